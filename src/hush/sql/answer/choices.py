@@ -15,6 +15,7 @@ from functools import partial
 
 from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Budget, Charge, run_sealed
+from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
 from hush.sql.answer.bounds import (
     BINS,
@@ -209,13 +210,16 @@ class _Payments:
 
 
 def stored_charge(
-    budget: Budget, claim: Callable[[Event, float], Event], details: tuple[object, ...], parts: tuple[str, ...]
+    budget: Budget,
+    claim: Callable[[Event, float], tuple[Guarantee, Event]],
+    details: tuple[object, ...],
+    parts: tuple[str, ...],
 ) -> StoredCharge:
     """Return a way to charge choices to a budget.
 
     Args:
         budget: The budget.
-        claim: Returns the event of a choice, qualified by what it protects and assumes.
+        claim: Returns the guarantee of a choice, and its event, qualified by what it protects and assumes.
         details: What choices depend on besides the rows: declarations, and the epsilon of all choices together. It is
             not that of one choice: what a first query has chosen with more of it is good for further queries.
         parts: The parts of the table whose rows are read.
@@ -229,7 +233,9 @@ def stored_charge(
             return choose()
 
         text = json.dumps([*question, *map(repr, details)])
-        request = Charge(event=claim(event, epsilon), purpose=f"contribution {question[0]}", question=text, parts=parts)
+        request = Charge(
+            event=claim(event, epsilon)[1], purpose=f"contribution {question[0]}", question=text, parts=parts
+        )
         return run_sealed(budget, request, run), bool(was_run)
 
     return charge

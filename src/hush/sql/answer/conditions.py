@@ -44,7 +44,7 @@ def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices,
     ]
 
 
-def open_choices(plan: QueryPlan, requested: RequestedLimits, choices_plan: ChoicesPlan, known: Choices) -> list[str]:
+def open_choices(plan: QueryPlan, choices_plan: ChoicesPlan, known: Choices) -> list[str]:
     """Return what a price says if limits or bounds have to be chosen first."""
     lines = []
     if choices_plan.limits is not None:

@@ -79,35 +79,40 @@ def linear_reach(noise: NoisePlan, scales: Sequence[float], weights: Sequence[fl
     return bound + 0.5 * float(np.abs(weights).sum())
 
 
-def intervals(
-    query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float, left_out: LeftOut | None = None
-) -> list[dict[str, Interval]]:
-    """Return, for each group, the intervals of the columns that have one, by the column's name.
+def intervals(query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float) -> list[dict[str, Interval]]:
+    """Return, for each group, the intervals of the noise of the columns that have one, by the column's name."""
+    return allowing_intervals(query, groups, confidence, LeftOut())[1]
+
+
+def allowing_intervals(
+    query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float, left_out: LeftOut
+) -> tuple[list[dict[str, Interval]], list[dict[str, Interval]]]:
+    """Return intervals that allow for what is beyond the limits, and those of the noise alone.
 
     Args:
         query: The query with its noise.
         groups: Its released groups.
         confidence: The confidence of each interval.
-        left_out: What counts and sums allow for; None for the intervals of the noise alone.
+        left_out: What counts and sums allow for.
     """
-    allowance = left_out or LeftOut()
-    by_group: list[dict[str, Interval]] = [{} for _ in groups]
+    wide: list[dict[str, Interval]] = [{} for _ in groups]
+    noise: list[dict[str, Interval]] = [{} for _ in groups]
     for output in query.plan.outputs:
         index = _single_statistic(output.expression)
         if index is None or not groups:
             continue
         statistic = query.plan.statistics[index]
-        ends = [
-            allowance.widened(statistic, interval)
-            for interval in _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
-        ]
-        transformed = [_transform(output.expression, index, interval) for interval in ends]
-        # A column has an interval in all groups or in none.
-        if all(interval is not None for interval in transformed):
-            for columns, interval in zip(by_group, transformed, strict=True):
-                assert interval is not None
-                columns[output.name] = interval
-    return by_group
+        ends = _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
+        for columns, allowance in ((wide, left_out), (noise, LeftOut())):
+            transformed = [
+                _transform(output.expression, index, allowance.widened(statistic, interval)) for interval in ends
+            ]
+            # A column has an interval in all groups or in none.
+            if all(interval is not None for interval in transformed):
+                for by_name, interval in zip(columns, transformed, strict=True):
+                    assert interval is not None
+                    by_name[output.name] = interval
+    return wide, noise
 
 
 def _single_statistic(expression: Expr) -> int | None:

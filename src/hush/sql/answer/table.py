@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
 from hush.sql.answer.choices import Choices, ChoicesPlan, Chooser, stored_charge
 from hush.sql.answer.conditions import conditions, open_choices
-from hush.sql.answer.intervals import LeftOut, intervals
+from hush.sql.answer.intervals import LeftOut, allowing_intervals
 from hush.sql.answer.limits import Limits, RequestedLimits
 from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
@@ -120,10 +120,8 @@ class Table:
             cost = ComposedEvent((choices_plan.event, request.bound()))
             total = choices_plan.epsilon + request.known_epsilon()
             guarantee, event = self._claim(first, cost, total, request.delta, source_or_default(None))
-            lines = open_choices(first, requested, choices_plan, known)
-            return QueryPrice(
-                guarantee=guarantee, event=event, noise="chosen with the limits", scales={}, limits=tuple(lines)
-            )
+            lines = tuple(open_choices(first, choices_plan, known))
+            return QueryPrice(guarantee=guarantee, event=event, noise="chosen with the limits", scales={}, limits=lines)
         query = self._within(text, requested, first, known, request)
         guarantee, event = query.claim(source_or_default(None))
         errors = {} if expected is None else expected_errors(query, float(expected), confidence)
@@ -186,9 +184,8 @@ class Table:
 
         Assumes:
             Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
-            Contributions are
-            bounded by the query that the engine runs (checked here, by construction). The engine executes SQL
-            correctly, and its running time is not observed (the caller's duty).
+            Contributions are bounded by the query that the engine runs (checked here, by construction). The engine
+            executes SQL correctly, and its running time is not observed (the caller's duty).
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
@@ -214,7 +211,8 @@ class Table:
         charge_choice = None
         if budget is not None and choices_plan:
             details = (self._declarations(), limits_share * request.known_epsilon())
-            charge_choice = stored_charge(budget, self._choice_claim(first, random_source), details, self._parts)
+            claim_choice = partial(self._claim, first, delta=0.0, source=random_source)
+            charge_choice = stored_charge(budget, claim_choice, details, self._parts)
         choose = partial(self._chooser.choose, first, choices_plan, known, random_source, charge_choice)
 
         def compute() -> QueryAnswer:
@@ -270,10 +268,6 @@ class Table:
         method, unit = f"noise within {chosen} that are chosen privately", _protected_unit(self._catalog, plan)
         assumptions = self._assumptions(plan)
         return claim(event, epsilon, delta, method, unit=unit, source=source, assumptions=assumptions)
-
-    def _choice_claim(self, plan: QueryPlan, source: RandomSource) -> Callable[[Event, float], Event]:
-        """Return a function from the event of a choice and its epsilon to an event that a budget can charge."""
-        return lambda event, epsilon: self._claim(plan, event, epsilon, 0.0, source)[1]
 
     def _within(
         self, text: str, requested: RequestedLimits, first: QueryPlan, choices: Choices, request: PriceRequest
@@ -427,7 +421,7 @@ def _answer(
     group_index = Output(name="", expression=Expr("key", ColumnKind.INT, value=len(plan.keys)))
     indexed = replace(plan, outputs=(*plan.outputs, group_index))
     rows = indexed.answer(((*group.keys, index), group.numbers) for index, group in enumerate(released))
-    ends, noise_ends = intervals(query, released, confidence, left_out), intervals(query, released, confidence)
+    ends, noise_ends = allowing_intervals(query, released, confidence, left_out)
     guarantee, event = query.claim(source)
     return QueryAnswer(
         columns=plan.columns,
