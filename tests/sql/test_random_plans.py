@@ -169,6 +169,17 @@ def test_one_unit_changes_no_more_than_its_bounds(
     check_neighbours(query, user, groups, rows, new_world(), described, ranking_key)
 
 
+@settings(max_examples=10, deadline=None, suppress_health_check=FIXED)
+@given(**NUMBERS)
+def test_one_unit_changes_no_more_than_its_bounds_where_none_are_declared(
+    query: Query, user: int, groups: int, rows: int, new_world: Callable[[], Any], described: Any, ranking_key: bytes
+) -> None:
+    def undeclared(engine: DuckDBEngine) -> Any:
+        return described(engine, bounds={})
+
+    check_neighbours(query, user, groups, rows, new_world(), undeclared, ranking_key)
+
+
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None, suppress_health_check=FIXED)
 @given(**NUMBERS)

@@ -8,7 +8,7 @@ import duckdb
 
 from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.sql import Table
-from hush.sql.answer.limits import RequestedLimits
+from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.engines.duckdb import DuckDBEngine
 
 ONE_ROW = RequestedLimits(rows_per_unit=1, groups_per_unit=1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
-from hush.statistics import GaussianNoise, LaplaceNoise, LogHistogram, OccupiedBins, plan_noise
+from hush.statistics import ExtremeBins, GaussianNoise, LaplaceNoise, LogHistogram, OccupiedBins, plan_noise
 from hush.statistics.log_histogram import bounds_threshold
 
 KINDS = [
@@ -117,3 +117,23 @@ def test_bins_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
 def test_thresholds_need_a_probability(success: float) -> None:
     with pytest.raises(InvalidArgument, match="^success="):
         bounds_threshold(1.0, 4, success)
+
+
+def test_extremes_keep_the_magnitude_of_one_end_if_only_one_stands_out() -> None:
+    """The greatest values are in one bin, the least ones in none that stands out."""
+    bins = LogHistogram(scale=1.0, num_bins=8)
+    greatest, nothing = np.zeros(bins.size, dtype=np.int64), np.zeros(bins.size, dtype=np.int64)
+    greatest[bins.bins(np.array([100.0]))] = 900
+    rule = ExtremeBins(bins, scale=10.0)
+    assert rule.learn(np.stack([[nothing, greatest]])).tolist() == [[-128.0, 128.0]]
+    assert np.isnan(rule.learn(np.stack([[nothing, nothing]]))).all()
+
+
+@pytest.mark.parametrize("factor", [1, -1])
+def test_extremes_mirror_with_the_sign(factor: int) -> None:
+    bins = LogHistogram(scale=1.0, num_bins=12)
+    small, large = np.full((900, 1), 30.0 * factor), np.full((900, 1), 900.0 * factor)
+    least, greatest = (small, large) if factor > 0 else (large, small)
+    counts = np.stack([bins.counts(least), bins.counts(greatest)], axis=1)
+    low, high = ExtremeBins(bins, scale=10.0).learn(counts)[0]
+    assert sorted([low * factor, high * factor]) == [0.0, 1024.0]

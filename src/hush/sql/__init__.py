@@ -13,6 +13,7 @@
 | declare a table, and further tables to join | `table`, `JoinedTable` |
 | read declarations from a file | `load_catalog` |
 | declare a table that refers to others, which name the unit | `Through` |
+| declare how many rows a unit can have | `MostRows` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
 | get a data frame | `QueryAnswer.to_pandas`, `QueryAnswer.to_polars`, `QueryAnswer.to_arrow` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
@@ -57,6 +58,8 @@ The ideas of the package:
   allow-list, and refuses everything else. `write` writes the tree as new SQL.
 - **Contributions are bounded in the query itself** (`write.bounded`), so only bounded aggregates leave the engine. They
   are integers on a grid, because sums of floating-point numbers depend on the order of rows.
+- **Limits and bounds that nobody gave are chosen privately** (`answer.choices`), from histograms of units by what they
+  hold. Every answer says what is in force, about how much is beyond, and what its intervals mean (`answer.conditions`).
 - **Noise is added once**, by the noise layer of `hush.statistics`, with one budget for all releases of a query and for
   the selection of groups (`answer.priced_query`). Aggregates share releases: AVG(x) comes with COUNT(x) and SUM(x).
 - **Everything that depends on data happens after the price is fixed.** Refusals, prices and previews read no rows.
@@ -68,8 +71,9 @@ SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 
 from hush.data.tables.catalog import Through as Through
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
+from hush.sql.answer.catalog_file import load_catalog as load_catalog
+from hush.sql.answer.choices.limits import MostRows as MostRows
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
-from hush.sql.answer.declaration import load_catalog as load_catalog
 from hush.sql.answer.declaration import table as table
 from hush.sql.answer.preview import Preview as Preview
 from hush.sql.answer.price import QueryPrice as QueryPrice
@@ -83,12 +87,13 @@ from hush.sql.answer.answer_columns import end_titles as end_titles
 from hush.sql.answer.answer_columns import named_columns as named_columns
 from hush.sql.answer.answer_columns import without_decimals as without_decimals
 from hush.sql.answer.answer_columns import written as written
-from hush.sql.answer.declaration import catalog_problems as catalog_problems
-from hush.sql.answer.declaration import database_columns as database_columns
+from hush.sql.answer.catalog_file import catalog_problems as catalog_problems
+from hush.sql.answer.catalog_file import database_columns as database_columns
 
 __all__ = [
     "EngineFailed",
     "JoinedTable",
+    "MostRows",
     "Preview",
     "QueryAnswer",
     "QueryPrice",

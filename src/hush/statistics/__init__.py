@@ -30,8 +30,9 @@ The ideas of the package:
 - **No value raises or warns.** Data are read row by row (`columns`); what cannot be used is missing. The type and the
   length of a column are public, and only they can raise.
 - **Intervals cover the noise only.** They contain the answer over bounded contributions, not the raw answer.
-- **Bounds are learned in one way.** `LogHistogram` counts magnitudes, and the rules `OccupiedBins` and `BinRuns` read
-  bounds from the noisy counts, for arrays, estimators and `hush.data` alike. `EvenBins` finds closer ones.
+- **Bounds are learned in one way.** `LogHistogram` counts magnitudes, and the rules `OccupiedBins`, `BinRuns` and
+  `ExtremeBins` read bounds from the noisy counts, for arrays, estimators, `hush.data` and `hush.sql` alike. `EvenBins`
+  finds closer ones.
 """
 
 from hush.statistics.approximate_bounds import ApproximateBounds as ApproximateBounds
@@ -71,6 +72,7 @@ from hush.statistics.even_bins import EvenBins as EvenBins
 from hush.statistics.limits import MAX_ROWS_PER_UNIT as MAX_ROWS_PER_UNIT
 from hush.statistics.limits import ContributionLimits as ContributionLimits
 from hush.statistics.limits import TotalLimits as TotalLimits
+from hush.statistics.log_histogram import ExtremeBins as ExtremeBins
 from hush.statistics.log_histogram import LogHistogram as LogHistogram
 from hush.statistics.log_histogram import OccupiedBins as OccupiedBins
 from hush.statistics.noise.release import Block as Block

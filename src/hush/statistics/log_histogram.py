@@ -11,6 +11,7 @@ columns at once, and `hush.data` when it learns a schema. They differ in the bin
 
 - `OccupiedBins` (here): single bins that rise above the noise, for Laplace and Gaussian noise.
 - `BinRuns` (`hush.statistics.bin_runs`): also data that are spread over many bins, for Gaussian noise.
+- `ExtremeBins` (here): from the units' least and greatest values, such that few units lie beyond. `hush.sql` uses it.
 
 `EvenBins` (`hush.statistics.even_bins`) then narrows the interval, by a second release.
 
@@ -32,11 +33,16 @@ from scipy.special import ndtri
 
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.statistics.columns import Codes, Floats
+from hush.statistics.noise.levels import highest_level
 from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind, NoisePlan
 
 SUCCESSES = (1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6)
 _MAX_BINS = 5000
 _MANTISSA_BITS, _EXPONENT_BIAS = 52, 1023  # of a double
+_FALSE_ALARMS = (1e-3, 1e-2)
+_NEAR_ZERO = 16  # an end that is this much smaller than the other is 0
+_LAST_BINS = 8  # from the larger bound down to 1/256 of it
+_WIDER = 0.05  # the chance that noise alone makes bounds twice as wide
 _CHUNK = 1 << 16  # numbers that are binned at once: few enough for the cache
 
 
@@ -226,6 +232,67 @@ class OccupiedBins(BoundsRule):
         edges = self.histogram.edges
         ranges = [occupied_range(counts, level) for counts in noisy]
         return np.array([(edges[ends[0]], edges[ends[1] + 1]) if ends else (np.nan, np.nan) for ends in ranges])
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeBins(BoundsRule):
+    """Bounds that few units have values beyond, from two histograms of units: by least and by greatest value.
+
+    The upper bound is the end of the bin at which the search of `hush.statistics.noise.levels` stops among the greatest
+    values, and the lower bound that among the least ones, going down. Then the search goes on up to the magnitude of
+    the larger bound, for fewer units: at worst, the bounds become twice as wide, such as -100 to 100 in place of 0 to
+    100. An end is 0 if that makes the bounds little wider.
+
+    >>> bins = LogHistogram(scale=1.0, num_bins=8)
+    >>> least, greatest = bins.counts(np.full((900, 1), 5.0)), bins.counts(np.full((900, 1), 100.0))
+    >>> ExtremeBins(bins, scale=10.0).learn(np.stack([least, greatest], axis=1)).tolist()
+    [[0.0, 128.0]]
+
+    Attributes:
+        histogram: The bins.
+        scale: The scale of the Laplace noise on each count.
+    """
+
+    histogram: LogHistogram
+    scale: float
+
+    def _levels(self) -> Sequence[float]:
+        """Return the chances that noise alone gives bounds."""
+        return _FALSE_ALARMS
+
+    def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
+        """Return the bounds of counts of shape (columns of the data, 2, bins); the least values come first."""
+        return np.array([self._ends(least, greatest, level) for least, greatest in noisy])
+
+    def _ends(self, least: NDArray[np.int64], greatest: NDArray[np.int64], level: float) -> tuple[float, float]:
+        top, from_top = (highest_level(counts, self.scale, level) for counts in (greatest, least[::-1]))
+        last_bin = len(least) - 1
+        if level == _FALSE_ALARMS[-1] and (top is None) != (from_top is None):
+            known = next(end for end in (top, from_top) if end is not None)
+            # One end stands out. The other is at most of the same magnitude, as far as anybody can tell.
+            top, from_top = (max(known, last_bin - known) if end is None else end for end in (top, from_top))
+        if top is None or from_top is None:
+            return math.nan, math.nan
+        # Bins i and size - 1 - i are of equal magnitude.
+        largest = max(top, from_top, last_bin - top, last_bin - from_top)
+        top = self._within(greatest, top, largest)
+        bottom = last_bin - self._within(least[::-1], from_top, largest)
+        first, last = sorted((bottom, top))  # noise could have crossed them
+        low, high = float(self.histogram.edges[first]), float(self.histogram.edges[last + 1])
+        return (0.0 if 0 < low <= high / _NEAR_ZERO else low), (0.0 if low / _NEAR_ZERO <= high < 0 else high)
+
+    def _within(self, noisy: NDArray[np.int64], level: int, largest: int) -> int:
+        """Return the highest bin up to ``largest`` that looks occupied, or the one of the strict search.
+
+        Units are seen if one bin stands out, or if the last bins together do, among which they may be spread.
+        """
+        candidates = noisy[level + 1 : largest + 1]
+        threshold = self.scale * math.log(max(len(candidates), 1) / (2 * _WIDER))
+        occupied = np.flatnonzero(candidates > threshold)
+        together = candidates[-_LAST_BINS:]
+        if len(occupied) == 0 and together.sum() > 2 * self.scale * math.sqrt(2 * len(together)):
+            occupied = np.flatnonzero(candidates > self.scale)
+        return level + 1 + int(occupied[-1]) if len(occupied) else level
 
 
 def occupied_range(noisy: NDArray[Any], threshold: float) -> tuple[int, int] | None:

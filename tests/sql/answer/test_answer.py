@@ -54,6 +54,12 @@ def test_a_ledger_returns_the_answer_it_stored(key: Any) -> None:
     assert isinstance(stored.intervals[0]["n"], tuple)
 
 
+def test_an_answer_of_an_earlier_version_has_intervals_of_the_noise() -> None:
+    fields = json.loads(answer_to_json(answer_with(("a", 1.0))))
+    del fields["noise_intervals"]
+    assert answer_from_json(json.dumps(fields)).noise_intervals == [{"n": (0.5, 2.5)}]
+
+
 def test_types_without_a_json_form_are_stored_as_text() -> None:
     answer = answer_with((complex(1, 2), 1.0))
     assert answer_from_json(answer_to_json(answer)).rows == [("(1+2j)", 1.0)]
@@ -71,6 +77,7 @@ def test_stored_answers_keep_their_format() -> None:
         "intervals",
         "confidence",
         "limits",
+        "noise_intervals",
         "answered",
     ]
     assert fields["rows"] == [[{"date": "2024-01-01"}, 1.0]]

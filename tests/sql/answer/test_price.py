@@ -8,7 +8,7 @@ import pytest
 
 from hush.accounting import ApproximateDPEvent, PldAccountant
 from hush.errors import InvalidArgument
-from hush.sql.answer.limits import Measure
+from hush.sql.answer.choices.limits import Measure
 from hush.sql.answer.price import PriceRequest
 from hush.statistics import GaussianNoise, LaplaceNoise
 
@@ -16,7 +16,7 @@ REQUEST = PriceRequest(1.0, 1e-6, None, None, None, None, 0.95)
 
 
 def test_a_share_pays_for_the_limits_and_the_rest_for_the_answer() -> None:
-    limits, rest = REQUEST.split((Measure.ROWS,), 0.25)
+    limits, rest = REQUEST.split((Measure.ROWS,), {}, 0.25)
     assert PldAccountant().compose(limits.event).epsilon(0.0) == pytest.approx(0.25)
     assert rest == replace(REQUEST, epsilon=0.75)
     assert rest.bound() == ApproximateDPEvent(0.75, 1e-6)
@@ -25,7 +25,7 @@ def test_a_share_pays_for_the_limits_and_the_rest_for_the_answer() -> None:
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
 def test_the_share_is_a_part(share: float) -> None:
     with pytest.raises(InvalidArgument, match="limits_share"):
-        REQUEST.split((Measure.ROWS,), share)
+        REQUEST.split((Measure.ROWS,), {}, share)
 
 
 def test_gaussian_noise_takes_a_delta() -> None:
@@ -59,4 +59,4 @@ def test_a_price_without_accuracy_may_have_an_expected_size() -> None:
 
 def test_limits_are_not_chosen_for_an_accuracy() -> None:
     with pytest.raises(InvalidArgument, match="depends on the limits"):
-        replace(REQUEST, epsilon=None, accuracy=0.05, expected=100.0).split((Measure.ROWS,), 0.1)
+        replace(REQUEST, epsilon=None, accuracy=0.05, expected=100.0).split((Measure.ROWS,), {}, 0.1)

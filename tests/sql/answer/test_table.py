@@ -19,7 +19,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import CalendarWindow, Unit, UserWindow
 from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
-from hush.sql.answer.limits import RequestedLimits
+from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.answer.price import PriceRequest
 from hush.statistics import GaussianNoise, LaplaceNoise, TruncatedGeometric
 

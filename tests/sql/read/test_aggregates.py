@@ -39,6 +39,7 @@ def test_the_noise_of_distinct_values_covers_all_groups_of_a_unit(towns: Any) ->
         query = table._priced_query(
             by_region.format(column),
             TotalLimits(groups_per_unit=2, rows_in_total=7),
+            {},
             hush.sql.answer.price.PriceRequest(1.0, 0.0, None, None, None, None, 0.95),
         )
         (scales[column],) = query.scales().values()

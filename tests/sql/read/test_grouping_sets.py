@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 
 from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.randomness import TestSource
-from hush.sql.answer.limits import RequestedLimits
+from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.query import plan_query

@@ -110,7 +110,9 @@ def test_bounds_follow_from_the_declared_ones(
     assert (value.low, value.high) == (low, high)
 
 
-@pytest.mark.parametrize("expression", ["big", "CAST(note AS DOUBLE)", "age / (age - 5)", "LN(age)", "income % big"])
+@pytest.mark.parametrize(
+    "expression", ["age / big", "CAST(note AS DOUBLE) / big", "age / (age - 5)", "LN(age)", "LENGTH(note)"]
+)
 def test_an_expression_without_bounds_cannot_be_summed(expression: str, planned: Callable[..., QueryPlan]) -> None:
     with pytest.raises(QueryRefused, match="no bounds"):
         planned(f"SELECT SUM({expression}) AS s FROM people")

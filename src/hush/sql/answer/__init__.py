@@ -2,8 +2,11 @@
 
 In reading order:
 
-- `declaration`: `table` and `JoinedTable`, which declare tables and what is public about them.
+- `declaration`: `table` and `JoinedTable`, which declare tables and what is public about them; `catalog_file`: the same
+  from a file.
 - `table`: `Table`, with `Table.sql`, `Table.price` and `Table.preview`.
+- `choices`: limits and bounds that are chosen privately if nobody gave them, how, and who pays.
+- `conditions`: what an answer says about its limits and bounds, and what its intervals mean.
 - `priced_query`: the noise of a query, fixed before data are read, and the release of its groups.
 - `intervals`, `spread`: confidence intervals; `spread` has those of variances.
 - `accuracy`: the epsilon for a wanted accuracy, and expected errors.

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 from hush.accounting import Event
+from hush.data.tables.catalog import ColumnKind
 from hush.guarantee import Guarantee
+from hush.randomness import RandomSource
 from hush.sql.answer.answer_columns import named_columns, to_arrow, to_pandas, to_polars, written
 from hush.sql.answer.answer_html import answer_page
+from hush.sql.answer.choices.left_out import LeftOut
+from hush.sql.answer.intervals import allowing_intervals
+from hush.sql.answer.priced_query import PricedQuery
+from hush.sql.engines.views import BoundedViews
+from hush.sql.syntax.expression import Expr
+from hush.sql.write.plan import Output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +36,13 @@ class QueryAnswer:
         scales: The noise, as in `QueryPrice`.
         intervals: For each row, the interval (low, high) of each column that has one, by name. A column has one if it
             is an aggregate, possibly rounded or combined with constants by + - * /. Each interval contains, with the
-            stated confidence, the exact value over bounded contributions; it does not cover what bounding leaves out.
-            Among rows that HAVING or LIMIT selected by their noisy values, fewer intervals hold.
+            stated confidence, the exact value that counts each unit within the limits. That of a count or sum also
+            allows for what units just beyond privately chosen limits are expected to hold. Among rows that HAVING or
+            LIMIT selected by their noisy values, fewer intervals hold.
         confidence: The confidence of each interval.
-        limits: The limits on contributions, who chose them, and an estimate of what they leave out, in words.
+        limits: The limits and bounds in force, who chose them, an estimate of what they leave out, and what the
+            intervals mean, in words.
+        noise_intervals: The same intervals without that allowance, for the noise alone.
         answered: When the question was asked first; None for answers that older versions stored in a ledger.
         replayed: Whether a ledger gave the answer again, for free. The data may have changed since ``answered``.
 
@@ -56,6 +67,7 @@ class QueryAnswer:
     intervals: list[dict[str, tuple[float, float]]]
     confidence: float
     limits: tuple[str, ...] = ()
+    noise_intervals: list[dict[str, tuple[float, float]]] = field(default_factory=list)
     answered: datetime.datetime | None = field(default=None, compare=False)
     replayed: bool = field(default=False, compare=False)
 
@@ -95,6 +107,50 @@ class QueryAnswer:
         return "\n".join([*aligned, *self.notes()])
 
 
+def answer_query(
+    query: PricedQuery,
+    views: BoundedViews,
+    limits: Sequence[str],
+    left_out: LeftOut,
+    confidence: float,
+    source: RandomSource,
+) -> QueryAnswer:
+    """Run a priced query and return its answer. This is the only function that reads rows.
+
+    Args:
+        query: The query with its noise.
+        views: The views on the engine.
+        limits: What the answer says about its limits and bounds.
+        left_out: What intervals allow for.
+        confidence: The confidence of the intervals.
+        source: The random source.
+    """
+    plan = query.plan
+    groups = views.groups(plan)
+    # The view and the leaves may be of different age. Each block has noise for groups_per_unit groups of its own, so it
+    # does not matter whether a unit is in the same groups of both.
+    trees = [views.leaves(plan, index) for index in range(len(plan.trees))]
+    released = query.release(groups, trees, confidence, source)
+    # HAVING, ORDER BY and LIMIT drop and sort groups. A group's index goes along as a further key, to find its
+    # intervals.
+    group_index = Output(name="", expression=Expr("key", ColumnKind.INT, value=len(plan.keys)))
+    indexed = replace(plan, outputs=(*plan.outputs, group_index))
+    rows = indexed.answer(((*group.keys, index), group.numbers) for index, group in enumerate(released))
+    ends, noise_ends = allowing_intervals(query, released, confidence, left_out)
+    guarantee, event = query.claim(source)
+    return QueryAnswer(
+        columns=plan.columns,
+        rows=[row[:-1] for row in rows],
+        guarantee=guarantee,
+        event=event,
+        scales=query.scales(),
+        intervals=[ends[row[-1]] for row in rows],
+        confidence=confidence,
+        limits=tuple(limits),
+        noise_intervals=[noise_ends[row[-1]] for row in rows],
+    )
+
+
 def answer_to_json(answer: QueryAnswer) -> str:
     """Return an answer as JSON, for a ledger. Values of types that JSON does not have are written with their type.
 
@@ -110,6 +166,7 @@ def answer_to_json(answer: QueryAnswer) -> str:
             "intervals": answer.intervals,
             "confidence": answer.confidence,
             "limits": answer.limits,
+            "noise_intervals": answer.noise_intervals,
             "answered": None if answer.answered is None else answer.answered.isoformat(),
         }
     )
@@ -125,11 +182,17 @@ def answer_from_json(text: str) -> QueryAnswer:
         guarantee=Guarantee.from_json(data["guarantee"]),
         event=Event.from_json(data["event"]),
         scales=data["scales"],
-        intervals=[{name: (pair[0], pair[1]) for name, pair in row.items()} for row in data["intervals"]],
+        intervals=_pairs(data["intervals"]),
         confidence=data["confidence"],
         limits=tuple(data.get("limits", ())),
+        noise_intervals=_pairs(data.get("noise_intervals", data["intervals"])),
         answered=None if answered is None else datetime.datetime.fromisoformat(answered),
     )
+
+
+def _pairs(rows: list[dict[str, list[float]]]) -> list[dict[str, tuple[float, float]]]:
+    """Return intervals, which JSON has as lists, as pairs."""
+    return [{name: (low, high) for name, (low, high) in row.items()} for row in rows]
 
 
 _PARSERS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`hush.table` and `load_catalog`: declare your tables, and what is public about them, in Python or in a file.
+"""`hush.table`: declare your tables, and what is public about them. `catalog_file` reads the same from a file.
 
 The declarations become a `Catalog`, the data an engine; together they are a `Table`. Names and types of columns are
 read from the engine. No rows are read before the first query.
@@ -6,17 +6,14 @@ read from the engine. No rows are read before the first query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-from hush.data import CatalogFile, DeclaredTable, DeclaredUnit, checked_address, read_catalog, toml_key
 from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable, Through
-from hush.errors import HushError, InvalidArgument, Unsupported, check_instance
+from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
-from hush.sql.answer.limits import RequestedLimits
+from hush.sql.answer.choices.limits import MostRows, RequestedLimits
 from hush.sql.answer.table import Table
 from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
@@ -66,7 +63,7 @@ class JoinedTable:
             argument: The argument to name in messages.
         """
         unit, time, window = _unit_columns(self.unit)
-        columns = _columns(engine, name, argument)
+        columns = table_columns(engine, name, argument)
         if unit == ROW and ROW in columns:
             raise InvalidArgument(
                 "unit", ROW, "an unambiguous name: the table has a column called row", "Rename the column in a view"
@@ -86,7 +83,7 @@ class JoinedTable:
         """Return the declarations of a public table, with the columns that the engine reports."""
         if self.unit is not None or self.keys or self.required:
             raise InvalidArgument("public", name, "a table without unit, keys or required", "Or declare it in private=")
-        return PublicTable(columns=_columns(engine, name, "public"), bounds=self.bounds)
+        return PublicTable(columns=table_columns(engine, name, "public"), bounds=self.bounds)
 
 
 def table(
@@ -99,7 +96,7 @@ def table(
     required: Sequence[str] = (),
     public: Mapping[str, Any] | None = None,
     private: Mapping[str, JoinedTable] | None = None,
-    rows_per_unit: int | None = None,
+    rows_per_unit: int | MostRows | None = None,
     groups_per_unit: int | None = None,
 ) -> Table:
     """Declare a private table, to query it with `Table.sql`. The data stay where they are.
@@ -117,7 +114,8 @@ def table(
             calendar, to protect a user within each hour, day, week, month, quarter or year.
         name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
             a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
-        bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
+        bounds: The lower and upper bound of columns that are summed. Values outside are clamped. Without any, queries
+            learn bounds privately.
         keys: The values of each column that queries group by. All of them are reported. For other columns, the groups
             to report are selected privately.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares the count of
@@ -126,8 +124,8 @@ def table(
             `JoinedTable` without a unit for one whose columns need bounds.
         private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
             means adding or removing their rows in all tables.
-        rows_per_unit: The most rows of a unit in one group that count, in all queries. Give it if you know how many
-            rows a unit has, such as 1. Otherwise each query chooses limits privately.
+        rows_per_unit: The most rows of a unit in one group that count, in all queries. If you know that no unit has
+            more than so many rows, declare that as a fact: `MostRows`. Otherwise each query chooses limits privately.
         groups_per_unit: The most groups of a unit that count, likewise.
 
     Do not put a password into an address; use ``~/.pgpass`` or ``PGPASSWORD``. Messages never repeat the address.
@@ -141,7 +139,11 @@ def table(
     >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
     (('sex', 'n', 'age'), 2, True)
     """
-    limits = RequestedLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
+    limits = (
+        RequestedLimits(most_rows=rows_per_unit.rows, groups_per_unit=groups_per_unit)
+        if isinstance(rows_per_unit, MostRows)
+        else RequestedLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
+    )
     public_tables, private_tables = _tables("public", public), _tables("private", private)
     for joined in private_tables.values():
         check_instance("private", joined, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
@@ -162,158 +164,6 @@ def table(
         raise InvalidArgument("unit", ROW, "a column that identifies people, if there are further private tables")
     tables.update({other: lookup.without_unit(engine, other) for other, lookup in lookups.items()})
     return Table(engine, Catalog(tables), table_name, limits)
-
-
-def load_catalog(path: str | Path, *, connection: Any = None) -> Table:
-    r"""Return the tables that a catalog file declares, ready to query. `hush catalog init` writes such a file.
-
-    Limits on contributions that the file gives to a table hold for queries of that table alone. Queries that join
-    tables choose theirs, unless you give them.
-
-    Args:
-        path: The file. The paths in it are relative to its folder.
-        connection: Has the tables for which the file names no data: a DuckDB or psycopg connection, or a Spark session.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "people.csv").write_text("who,age\n" + "".join(f"{i},{i % 70}\n" for i in range(5000)))
-    >>> lines = ['format = "hush-catalog"', "version = 1", "[tables.people]", 'data = "people.csv"', 'unit = "who"']
-    >>> _ = (folder / "clinic.toml").write_text("\n".join([*lines, "bounds.age = [0, 100]"]))
-    >>> people = load_catalog(folder / "clinic.toml")
-    >>> answer = people.sql("SELECT AVG(age) AS age FROM people", epsilon=1.0)
-    >>> abs(answer.rows[0][0] - 34.5) < 3
-    True
-    """
-    file = read_catalog(path)
-    _refuse_problems(file, [str(problem) for problem in file.problems])
-    engine = _engine_of(file, file.tables, connection)
-    _refuse_problems(file, _misfits(engine, file.tables))
-    tables = {name: _declared(engine, name, entry) for name, entry in file.tables.items()}
-    limits = {
-        name: RequestedLimits(
-            rows_per_unit=entry.rows_per_unit,
-            groups_per_unit=entry.groups_per_unit,
-            rows_in_total=entry.rows_in_total,
-        )
-        for name, entry in file.tables.items()
-    }
-    private = {name: entry.unit for name, entry in file.tables.items() if entry.unit is not None}
-    # One that names people by a column of its own, if there is one; `Catalog` refuses references that lead nowhere.
-    first = min(private, key=lambda name: private[name].to is not None)
-    return Table(engine, Catalog(tables), first, table_limits=limits)
-
-
-def catalog_problems(path: str | Path) -> list[str]:
-    """Return everything that is wrong with a catalog file, and with its fit to the data. No rows are read."""
-    file = read_catalog(path)
-    problems = [str(problem) for problem in file.problems]
-    # Files are opened one by one, so that all that are missing are named; not those whose declaration is refused.
-    alone = [{name: entry} for name, entry in file.tables.items() if not _is_refused(name, problems)]
-    together = [file.tables] if file.database else alone
-    for tables in together if file.tables else ():
-        try:
-            problems += _misfits(_engine_of(file, tables, None), tables)
-        except HushError as problem:
-            problems.append(f"tables.{toml_key(next(iter(tables)))}: {problem}" if len(tables) == 1 else str(problem))
-    return problems
-
-
-def _is_refused(name: str, problems: Sequence[str]) -> bool:
-    """Return whether a file's declaration of a table's data is refused already."""
-    return any(problem.startswith(f"tables.{toml_key(name)}.data=") for problem in problems)
-
-
-def database_columns(address: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the declared types of the columns of some tables of a database, for a template. No rows are read."""
-    first, *others = dict.fromkeys(names)
-    engine, _ = open_engine(checked_address("data", address), first, dict.fromkeys(others))
-    return {name: _columns(engine, name, "table") for name in (first, *others)}
-
-
-def _refuse_problems(file: CatalogFile, problems: Sequence[str]) -> None:
-    """Refuse a file that has mistakes, with the first of them."""
-    if problems:
-        more = [f"It has {len(problems)} mistakes: `hush catalog check` lists them"] if len(problems) > 1 else []
-        raise InvalidArgument("catalog", file.path.name, "a catalog without mistakes", problems[0], *more)
-
-
-def _engine_of(file: CatalogFile, tables: Mapping[str, DeclaredTable], connection: Any) -> Engine:
-    """Return the engine for some tables of a file. All tables of a catalog are joined, so they share it."""
-    data = {name: None if entry.data is None else str(entry.data) for name, entry in tables.items()}
-    without_data = [name for name, file_name in data.items() if file_name is None]
-    if connection is not None and (file.database is not None or not without_data):
-        raise InvalidArgument("connection", "...", "None: the catalog says where all of its tables are")
-    source = file.database if connection is None else connection
-    if source is None and without_data:
-        advice = "Name its file, or the database of the catalog; in Python, you can also pass a connection"
-        raise InvalidArgument(f"tables.{toml_key(without_data[0])}.data", None, "a file", advice)
-    first = next(iter(without_data or data))
-    others = {name: file_name for name, file_name in data.items() if name != first}
-    return open_engine(data[first] if source is None else source, first, others)[0]
-
-
-def _misfits(engine: Engine, tables: Mapping[str, DeclaredTable]) -> list[str]:
-    """Return the declarations that do not fit the tables' columns, each with its place in the file."""
-    return [
-        f"tables.{toml_key(name)}: {problem}"
-        for name, entry in tables.items()
-        for problem in _misfit(engine, name, entry)
-    ]
-
-
-def _misfit(engine: Engine, name: str, entry: DeclaredTable) -> list[HushError]:
-    """Return the declarations of one table that do not fit, by trying each of them without the others."""
-    try:
-        columns = _columns(engine, name, "name")
-    except HushError as problem:
-        return [problem]
-    if entry.unit is None:
-        return []
-    known = {column: declared for column, declared in columns.items() if column != ROW}
-    alone = partial(PrivateTable, columns=known, unit=ROW, row_id=("hush_row", "BIGINT"))
-    bounds = {column: {column: pair} for column, pair in entry.bounds.items()}
-    attempts: list[Callable[[], Any]] = [partial(_joined, entry.unit, name, engine)]
-    attempts += [partial(alone, bounds=pair) for pair in bounds.values()]
-    attempts += [
-        partial(alone, keys={column: keys}, bounds=bounds.get(column, {})) for column, keys in entry.keys.items()
-    ]
-    attempts += [
-        partial(alone, required=frozenset({column}), bounds=bounds.get(column, {})) for column in entry.required
-    ]
-    return [problem for problem in map(_refusal, attempts) if problem is not None]
-
-
-def _refusal(attempt: Callable[[], Any]) -> HushError | None:
-    """Return why an attempt is refused; None if it is not."""
-    try:
-        attempt()
-    except HushError as problem:
-        return problem
-    return None
-
-
-def _joined(unit: DeclaredUnit, name: str, engine: Engine) -> PrivateTable:
-    """Return a table with its unit and nothing else."""
-    return JoinedTable(None, _unit_of(unit)).on(engine, name, "name")
-
-
-def _declared(engine: Engine, name: str, entry: DeclaredTable) -> PrivateTable | PublicTable:
-    """Return a table of a file, with the columns that the engine reports."""
-    if entry.unit is None:
-        return PublicTable(columns=_columns(engine, name, "name"))
-    joined = JoinedTable(None, _unit_of(entry.unit), entry.bounds, entry.keys, entry.required)
-    return joined.on(engine, name, "name")
-
-
-def _unit_of(unit: DeclaredUnit) -> UnitColumns:
-    """Return the unit that a file declares, as `table` takes it."""
-    if unit.to is not None:
-        assert unit.key is not None  # read_catalog refuses one without the other
-        return Through(unit.column, to=unit.to, key=unit.key)
-    if unit.time is None:
-        return unit.column
-    assert unit.window is not None  # read_catalog refuses one without the other
-    return UserWindow(unit.column, time=unit.time, window=CalendarWindow(unit.window))
 
 
 def _unit_columns(unit: Any) -> tuple[str | Through, str | None, str | None]:
@@ -358,7 +208,7 @@ def _column_names(argument: str, names: Any) -> list[str]:
     return list(names)
 
 
-def _columns(engine: Engine, name: str, argument: str) -> dict[str, str]:
+def table_columns(engine: Engine, name: str, argument: str) -> dict[str, str]:
     """Return a table's columns. Refuse the name if the engine has no such table, or may not read it."""
     try:
         return engine.columns(name)

@@ -1,7 +1,15 @@
 """Confidence intervals for the columns of an answer, from the law of the noise.
 
-An interval covers the noise only: it contains the exact aggregate over bounded contributions, not the raw one. The
-stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
+The interval of the noise contains the exact aggregate over bounded contributions, with the stated confidence. That is
+the truth if no unit is beyond the limits. A unit within them counts in full, so it needs nothing more.
+
+Units beyond bias counts and sums, in one direction: what is left out is missing. Where limits were chosen privately,
+the same noisy histogram tells how much units just beyond the limit are expected to hold (`ChosenLimit.expected`), and
+intervals of counts and sums are wider by that on the side where it is missing. It is an estimate, not a bound: a
+private bound on what is beyond would be many times as wide as the noise, and none can cover one unit with any number of
+rows (`conditions`). The other side stays, so the lower end of a count holds for the truth in any case.
+
+The stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
 LIMIT), fewer intervals hold.
 
 | statistic | interval |
@@ -24,6 +32,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hush.sql.answer.choices.left_out import LeftOut
 from hush.sql.answer.priced_query import PricedQuery, ReleasedGroup
 from hush.sql.answer.spread import variance_intervals
 from hush.sql.syntax.expression import Expr
@@ -56,8 +65,23 @@ def linear_reach(noise: NoisePlan, scales: Sequence[float], weights: Sequence[fl
 
 
 def intervals(query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float) -> list[dict[str, Interval]]:
-    """Return, for each group, the intervals of the columns that have one, by the column's name."""
-    by_group: list[dict[str, Interval]] = [{} for _ in groups]
+    """Return, for each group, the intervals of the noise of the columns that have one, by the column's name."""
+    return allowing_intervals(query, groups, confidence, LeftOut())[1]
+
+
+def allowing_intervals(
+    query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float, left_out: LeftOut
+) -> tuple[list[dict[str, Interval]], list[dict[str, Interval]]]:
+    """Return intervals that allow for what is beyond the limits, and those of the noise alone.
+
+    Args:
+        query: The query with its noise.
+        groups: Its released groups.
+        confidence: The confidence of each interval.
+        left_out: What counts and sums allow for.
+    """
+    wide: list[dict[str, Interval]] = [{} for _ in groups]
+    noise: list[dict[str, Interval]] = [{} for _ in groups]
     for output in query.plan.outputs:
         index = _single_statistic(output.expression)
         if index is None or not groups:
@@ -66,13 +90,16 @@ def intervals(query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: f
         if statistic.kind not in _RULES:
             continue
         ends = _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
-        transformed = [_transform(output.expression, index, interval) for interval in ends]
-        # A column has an interval in all groups or in none.
-        if all(interval is not None for interval in transformed):
-            for columns, interval in zip(by_group, transformed, strict=True):
-                assert interval is not None
-                columns[output.name] = interval
-    return by_group
+        for columns, allowance in ((wide, left_out), (noise, LeftOut())):
+            transformed = [
+                _transform(output.expression, index, allowance.widened(statistic, interval)) for interval in ends
+            ]
+            # A column has an interval in all groups or in none.
+            if all(interval is not None for interval in transformed):
+                for by_name, interval in zip(columns, transformed, strict=True):
+                    assert interval is not None
+                    by_name[output.name] = interval
+    return wide, noise
 
 
 def _single_statistic(expression: Expr) -> int | None:

@@ -9,10 +9,12 @@ from hush.accounting import ApproximateDPEvent, Event
 from hush.errors import InvalidArgument, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.sql.answer.accuracy import solve_epsilon
-from hush.sql.answer.limits import LimitsPlan, Measure, plan_limits
+from hush.sql.answer.choices.chooser import ChoicesPlan, plan_choices
+from hush.sql.answer.choices.limits import Measure
 from hush.sql.answer.priced_query import PricedQuery, price_query
+from hush.sql.syntax.expression import Expr
 from hush.sql.write.plan import QueryPlan
-from hush.statistics import LaplaceNoise, Selection
+from hush.statistics import LaplaceNoise, Selection, TruncatedGeometric
 from hush.statistics.noise import NoiseKind
 
 
@@ -27,6 +29,7 @@ class QueryPrice:
         scales: The noise scale of each released number, in units of the data, by a description of the number.
         errors: With ``expected``: about half the width of each column's interval in a group of that many rows, by
             column. For averages, variances and quantiles, it assumes values that are spread evenly over their bounds.
+        limits: The limits and bounds that are known, and what has to be chosen first, in words.
 
     >>> import duckdb, hush
     >>> connection = duckdb.connect()
@@ -42,6 +45,7 @@ class QueryPrice:
     noise: str
     scales: Mapping[str, float]
     errors: Mapping[str, float] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +86,44 @@ class PriceRequest:
             check_positive("expected", self.expected)
 
     def known_epsilon(self) -> float:
-        """Return epsilon. Limits cannot be chosen if it follows from an accuracy, which depends on the limits."""
+        """Return epsilon. Nothing can be chosen if it follows from an accuracy, which depends on limits and bounds."""
         if self.epsilon is None:
             raise InvalidArgument(
                 "accuracy",
                 self.accuracy,
-                "None if limits have to be chosen",
-                "How accurate an answer is depends on the limits",
+                "None if limits or bounds have to be chosen",
+                "How accurate an answer is depends on the limits and bounds",
                 "Give rows_per_unit= and groups_per_unit=, or epsilon=",
+                "Declare the bounds of all columns that are summed",
             )
         return float(self.epsilon)
 
-    def split(self, measures: tuple[Measure, ...], share: float) -> tuple[LimitsPlan, PriceRequest]:
-        """Return how limits are chosen on a share of epsilon, and what is left for the answer."""
+    def split(
+        self, measures: tuple[Measure, ...], columns: Mapping[Expr, str], share: float
+    ) -> tuple[ChoicesPlan, PriceRequest]:
+        """Return how limits and bounds are chosen on a share of epsilon, and what is left for the answer.
+
+        Args:
+            measures: What units are counted by, to choose limits.
+            columns: The names of the columns whose bounds have to be learned.
+            share: The share of epsilon.
+        """
         if not 0 < check_fraction("limits_share", share, "For example 0.1") < 1:
             raise InvalidArgument("limits_share", share, "a number in (0, 1)", "For example 0.1")
         epsilon = self.known_epsilon()
-        return plan_limits(measures, share * epsilon), replace(self, epsilon=(1 - share) * epsilon)
+        return plan_choices(measures, columns, share * epsilon), replace(self, epsilon=(1 - share) * epsilon)
 
     def allows_gaussian(self) -> bool:
         """Return whether the noise may be Gaussian."""
         return self.delta > 0 and not isinstance(self.noise, LaplaceNoise)
+
+    def groups_allowed(self, plan: QueryPlan) -> int | None:
+        """Return the most groups of a unit that delta can cover where they are selected privately; None if any."""
+        if plan.public_keys or not plan.keys or not self.delta:
+            return None
+        delta = self.delta if isinstance(self.noise, LaplaceNoise) else self.delta / 2  # the noise may take the rest
+        groups = (self.selection or TruncatedGeometric()).most_groups(delta)
+        return max(groups // max(len(plan.sets), 1), 1)
 
     def bound(self) -> Event:
         """Return an event that bounds the cost of any answer at this epsilon and delta."""

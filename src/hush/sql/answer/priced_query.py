@@ -10,19 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
 from hush.accounting import Event
-from hush.guarantee import Guarantee, Unit
+from hush.data.tables.catalog import ROW, Catalog, PrivateTable, Through
+from hush.guarantee import CalendarWindow, Guarantee, Unit
 from hush.randomness import RandomSource
 from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.relation import scanned_tables
 from hush.sql.syntax.releases import Quantity, SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import GroupCells, Quantiles, plan_quantiles, tree_blocks, tree_noise
 from hush.statistics import Block, ContributionLimits, LaplaceNoise, NoisePlan, Selection, TotalLimits
 from hush.statistics.noise import NoiseKind, ReleasePlan, level_scales, plan_release
+
+_ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
+_KEYS_ARE_UNIQUE = "no two people have rows with the same {}: a row of {} that refers to both counts for both"
+_CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +208,27 @@ def _sensitivity(plan: QueryPlan, release: SumRelease) -> int:
         # As many as count in a group, for each group that has a row.
         return min(plan.groups_per_unit * release.sensitivity, plan.rows_per_unit)
     return release.sensitivity
+
+
+def protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
+    """Return the privacy unit: a user; a row; or a user within the shortest window, if the plan's unit has a window."""
+    owner = plan.origin.owner
+    if owner is not None and owner.relation.entity == ROW:
+        return Unit.example()
+    windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
+    if plan.units == 1 or windows == {None}:
+        return Unit.user()
+    units = (Unit.user_calendar(CalendarWindow(window)) for window in windows if window is not None)
+    return min(units, key=lambda unit: unit.window or timedelta.max)
+
+
+def plan_assumptions(catalog: Catalog, plan: QueryPlan) -> tuple[str, ...]:
+    """Return what the unit of a plan assumes about the tables that it reads."""
+    unit, assumptions = protected_unit(catalog, plan), []
+    for name in sorted(scanned_tables(plan.origin, plan.where)):
+        table = catalog.tables[name]
+        if isinstance(table, PrivateTable) and isinstance(table.unit, Through):
+            assumptions.append(_KEYS_ARE_UNIQUE.format(f"{table.unit.to}.{table.unit.key}", name))
+    if unit != Unit.user():
+        assumptions.append(_ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
+    return tuple(assumptions)

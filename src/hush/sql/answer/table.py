@@ -1,12 +1,12 @@
 """`Table`: ask queries of declared tables. `hush.table` makes one.
 
-An answer takes these steps, and only the last three read data:
+An answer takes these steps, and only the last three read rows:
 
 PriceRequest.check   the arguments
 plan_query           the query with bounded contributions, or a refusal
 PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
 run_sealed           with ``budget``: charge the ledger, or return the answer that it has already
-LimitsPlan.choose    limits on contributions, if none are given
+Chooser.choose       limits on contributions if none are given, and bounds that nobody declared
 BoundedViews         exact, bounded aggregates from the engine
 PricedQuery          selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
 """
@@ -15,48 +15,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from textwrap import shorten
-from typing import Any
 
 from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Budget, Charge, run_sealed
 from hush.accounting.events import QualifiedEvent
-from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable, Through
+from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count
-from hush.guarantee import CalendarWindow, Guarantee, Unit
+from hush.guarantee import Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors
-from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
-from hush.sql.answer.intervals import intervals
-from hush.sql.answer.limits import (
-    Limits,
-    LimitsInForce,
-    LimitsPlan,
-    Measure,
-    RequestedLimits,
-    limits_from_json,
-    limits_to_json,
-)
+from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_query, answer_to_json
+from hush.sql.answer.choices.chooser import Choices, ChoicesPlan, Chooser, stored_charge
+from hush.sql.answer.choices.limits import Limits, RequestedLimits
+from hush.sql.answer.conditions import conditions, open_choices
 from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
-from hush.sql.answer.priced_query import PricedQuery
+from hush.sql.answer.priced_query import PricedQuery, plan_assumptions, protected_unit
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
+from hush.sql.read.aggregates import Bounds
 from hush.sql.read.query import plan_query
-from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.relation import scanned_tables
-from hush.sql.write.plan import Output, QueryPlan
-from hush.statistics import ContributionLimits, Selection
-from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind, claim
-
-_ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
-_KEYS_ARE_UNIQUE = "no two people have rows with the same {}: a row of {} that refers to both counts for both"
-_CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import ContributionLimits, Selection, TotalLimits
+from hush.statistics.noise import NoiseKind, claim
 
 
 class Table:
@@ -90,9 +77,7 @@ class Table:
         self.name, self._limits, self._table_limits = name, limits or RequestedLimits(), dict(table_limits or {})
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
         self._parts: tuple[str, ...] = ()  # the parts whose rows are read; empty for all rows
-        self._chosen: dict[
-            Any, dict[Measure, ChosenLimit]
-        ] = {}  # limits of queries without a budget, by rows and groups
+        self._chooser = Chooser(self._views)  # remembers the choices of queries without a budget
 
     def __repr__(self) -> str:
         """Return the names of tables and columns, which are public."""
@@ -109,13 +94,13 @@ class Table:
         return self._table_limits.get(name, self._limits)
 
     def forget(self) -> None:
-        """Drop the views and limits that earlier queries left behind. Call it after the data have changed."""
+        """Drop the views, limits and bounds that earlier queries left behind. Call it after the data have changed."""
         self._views.forget()
         self.forget_limits()
 
     def forget_limits(self) -> None:
-        """Drop the limits that earlier queries chose. Further queries choose and pay anew, from the same views."""
-        self._chosen.clear()
+        """Drop the limits and bounds that earlier queries chose. Further queries choose and pay anew."""
+        self._chooser.clear()
 
     def price(
         self,
@@ -134,8 +119,9 @@ class Table:
     ) -> QueryPrice:
         """Return what `sql` would cost with the same arguments. No data are read.
 
-        If limits have to be chosen first, the noise is not known yet: the price has the cost, and no scales. Give
-        ``rows_per_unit`` and ``groups_per_unit`` to see the scales at these limits.
+        If limits or bounds have to be chosen first, the noise is not known yet: the price has the cost, and no scales,
+        and its ``limits`` say what is known. Give ``rows_per_unit`` and ``groups_per_unit``, and declare the bounds of
+        columns, to see the scales.
 
         ``expected`` is the approximate number of rows in a group. With it, and with limits, the price tells the error
         of each column. Here you can pass it without ``accuracy``.
@@ -144,20 +130,23 @@ class Table:
         request.check(allow_expected=True)
         first = self._plan(text, ContributionLimits())
         requested = self._requested(first, rows_per_unit, groups_per_unit)
-        measures, chosen = requested.measures(first, gaussian=request.allows_gaussian()), {}
-        if measures:
-            limits_plan, request = request.split(measures, limits_share)
-            chosen = self._chosen.get(_rows_and_groups(first, measures), {})
-            if not chosen:
-                cost = ComposedEvent((limits_plan.event, request.bound()))
-                total = limits_plan.noise.epsilon + request.known_epsilon()
-                guarantee, event = self._claim(first, cost, total, request.delta, source_or_default(None))
-                return QueryPrice(guarantee=guarantee, event=event, noise="chosen with the limits", scales={})
-        query = self._least_noisy(text, requested.candidates(first, chosen), request)
+        known, choices_plan, request = self._plan_choices(first, requested, request, limits_share, budget=None)
+        if choices_plan:
+            cost = ComposedEvent((choices_plan.event, request.bound()))
+            total = choices_plan.epsilon + request.known_epsilon()
+            guarantee, event = self._claim(first, cost, total, request.delta, source_or_default(None))
+            lines = tuple(open_choices(first, choices_plan, known))
+            return QueryPrice(guarantee=guarantee, event=event, noise="chosen with the limits", scales={}, limits=lines)
+        query = self._within(text, requested, first, known, request)
         guarantee, event = query.claim(source_or_default(None))
         errors = {} if expected is None else expected_errors(query, float(expected), confidence)
         return QueryPrice(
-            guarantee=guarantee, event=event, noise=query.noise_kind, scales=query.scales(), errors=errors
+            guarantee=guarantee,
+            event=event,
+            noise=query.noise_kind,
+            scales=query.scales(),
+            errors=errors,
+            limits=tuple(conditions(query, requested, known, confidence)),
         )
 
     def sql(
@@ -188,8 +177,10 @@ class Table:
                 privately.
             rows_per_unit: The most rows of a unit that count in one group; by default that of the table. If it has
                 none, a limit on a unit's rows in all groups together is chosen privately.
-            limits_share: The share of epsilon that pays for choosing limits. The answer gets the rest. Nothing is paid
-                for limits that an earlier query about the same rows and groups chose, nor for those that you give.
+            limits_share: The share of epsilon that pays for choosing limits, and for learning the bounds of columns
+                that are summed and whose bounds nobody declared. The answer gets the rest. Nothing is paid for what
+                earlier queries chose: limits for the same rows and groups, bounds for the same rows. Nor is anything
+                paid for what you give.
             noise: LaplaceNoise() or GaussianNoise(); by default the one with the smaller error.
             selection: How groups that are not public are selected; by default `TruncatedGeometric()`.
             accuracy: Instead of epsilon: the relative error that you allow, such as 0.05 for 5 %. The smallest
@@ -207,11 +198,11 @@ class Table:
             (epsilon, delta)-differential privacy under adding or removing one unit with all of its rows.
 
         Assumes:
-            Names and types of columns, bounds and lists of keys are public (the caller's duty). Contributions are
-            bounded by the query that the engine runs (checked here, by construction). The engine executes SQL
-            correctly, and its running time is not observed (the caller's duty). Where tables refer to others
-            (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows of
-            several units is a row of each of them.
+            Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
+            Contributions are bounded by the query that the engine runs (checked here, by construction). The engine
+            executes SQL correctly, and its running time is not observed (the caller's duty). Where tables refer to
+            others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows
+            of several units is a row of each of them.
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
@@ -223,20 +214,31 @@ class Table:
         first = self._plan(text, ContributionLimits())
         self._views.load()  # a damaged file is refused before it is charged
         requested = self._requested(first, rows_per_unit, groups_per_unit)
-        measures = requested.measures(first, gaussian=request.allows_gaussian())
-        if measures:
-            limits_plan, rest = request.split(measures, limits_share)
-            self._priced_query(text, ContributionLimits(), rest)  # refuse what no limits would allow
-            # Whatever the limits will be, the noise is calibrated to (epsilon, delta): the charge does not depend on
-            # them, so that the same query is recognised whether its limits are known already or not.
+        known, choices_plan, rest = self._plan_choices(first, requested, request, limits_share, budget)
+        query = None
+        if rest is not request:
+            self._priced_query(text, ContributionLimits(), {}, rest)  # refuse what no limits would allow
+            # Whatever the choices will be, the noise is calibrated to (epsilon, delta): the charge does not depend on
+            # them, so that the same query is recognised whether they are known already or not.
             guarantee, event = self._claim(first, rest.bound(), rest.known_epsilon(), delta, random_source)
-            choose = partial(self._choose_limits, first, limits_plan, random_source, budget)
-            compute = partial(self._answer_within, choose, text, requested, first, limits_plan, rest, random_source)
         else:
-            query = self._least_noisy(text, requested.candidates(first, {}), request)
-            limits = LimitsInForce(limits=query.limits)
+            query = self._within(text, requested, first, known, request)
             guarantee, event = query.claim(random_source)
-            compute = partial(_answer, query, self._views, limits, confidence, random_source)
+        charge_choice = None
+        if budget is not None and choices_plan:
+            details = (self._declarations(), limits_share * request.known_epsilon())
+            claim_choice = partial(self._claim, first, delta=0.0, source=random_source)
+            charge_choice = stored_charge(budget, claim_choice, details, self._parts)
+        choose = partial(self._chooser.choose, first, choices_plan, known, random_source, charge_choice)
+
+        def compute() -> QueryAnswer:
+            choices = choose()
+            priced = query or self._within(text, requested, first, choices, rest)
+            answer = self._answer(priced, requested, choices, confidence, random_source)
+            if budget is None:
+                self._chooser.remember(first, choices_plan, choices)
+            return answer
+
         asked = datetime.now(UTC).replace(microsecond=0)  # before data are read: it shows no running time
         if budget is None:
             return replace(compute(), answered=asked)
@@ -258,70 +260,62 @@ class Table:
         return replace(answer_from_json(stored), replayed=stored not in answered)
 
     def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
-        """Return the limits that a query is given, or its table has.
-
-        If rows are the units, limits need no choice, unless a join multiplies rows.
-        """
+        """Return the limits that a query is given, or its table has, with what is known about the rows of one table."""
         limits = self.limits_of(first.single_table or "")
         requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
-        if first.single_table is None or _protected_unit(self._catalog, first) != Unit.example():
-            return requested
-        return RequestedLimits(
-            rows_per_unit=requested.rows_per_unit or 1, groups_per_unit=requested.groups_per_unit or 1
-        )
+        if first.single_table is not None and protected_unit(self._catalog, first) == Unit.example():
+            return replace(requested, rows_in_total=None, most_rows=1)
+        return requested if first.single_table == self.name else replace(requested, most_rows=None)
+
+    def _plan_choices(
+        self,
+        first: QueryPlan,
+        requested: RequestedLimits,
+        request: PriceRequest,
+        share: float,
+        budget: Budget | None,
+    ) -> tuple[Choices, ChoicesPlan, PriceRequest]:
+        """Return what is known of a query's limits and bounds, how the rest is chosen, and what the answer may cost.
+
+        What was chosen without a budget, or under another one, is not known: this budget has not paid for it.
+        """
+        measures = requested.measures(first, gaussian=request.allows_gaussian())
+        if not measures and not first.undeclared:
+            return Choices(), ChoicesPlan(None, ()), request
+        known = self._chooser.known(first, measures) if budget is None else Choices()
+        columns = {column: first.column_name(column) for column in first.undeclared if column not in known.bounds}
+        choices_plan, rest = request.split(() if known.limits else measures, columns, share)
+        return known, choices_plan, rest
 
     def _claim(
         self, plan: QueryPlan, event: Event, epsilon: float, delta: float, source: RandomSource
     ) -> tuple[Guarantee, Event]:
-        """Return the guarantee and the event of an answer whose limits are chosen privately."""
-        method, unit = "noise within limits that are chosen privately", _protected_unit(self._catalog, plan)
+        """Return the guarantee and the event of an answer whose limits or bounds are chosen privately."""
+        chosen = "limits and bounds" if plan.undeclared else "limits"
+        method, unit = f"noise within {chosen} that are chosen privately", protected_unit(self._catalog, plan)
         assumptions = self._assumptions(plan)
         return claim(event, epsilon, delta, method, unit=unit, source=source, assumptions=assumptions)
 
-    def _choose_limits(
-        self, first: QueryPlan, limits_plan: LimitsPlan, source: RandomSource, budget: Budget | None
-    ) -> tuple[dict[Measure, ChosenLimit], float]:
-        """Return limits and the epsilon that is paid for them now: 0 if they were chosen for the same rows and groups.
+    def _within(
+        self, text: str, requested: RequestedLimits, first: QueryPlan, choices: Choices, request: PriceRequest
+    ) -> PricedQuery:
+        """Return a query with its plan and noise, within the limits and bounds that were given or chosen."""
+        bounds = {column: (learned.low, learned.high) for column, learned in choices.bounds.items()}
+        candidates = requested.candidates(first, choices.limits, request.groups_allowed(first))
+        return self._least_noisy(text, candidates, bounds, request)
 
-        What was chosen without a budget, or under another one, is chosen again: this budget has not paid for it.
-        """
-        epsilon, paid = limits_plan.noise.epsilon, 0.0
-
-        def choose() -> str:
-            nonlocal paid
-            paid = epsilon
-            return limits_to_json(limits_plan.choose(self._views.levels(first, NUM_LEVELS), source))
-
-        if budget is None:
-            key = _rows_and_groups(first, limits_plan.measures)
-            if key not in self._chosen:
-                self._chosen[key] = limits_from_json(choose())
-            return self._chosen[key], paid
-        _, event = self._claim(first, limits_plan.event, epsilon, 0.0, source)
-        question = ["limits", *_rows_and_groups(first, limits_plan.measures), epsilon, self._declarations()]
-        charge = Charge(event=event, purpose="contribution limits", question=json.dumps(question), parts=self._parts)
-        return limits_from_json(run_sealed(budget, charge, choose)), paid
-
-    def _answer_within(
-        self,
-        choose: Callable[[], tuple[dict[Measure, ChosenLimit], float]],
-        text: str,
-        requested: RequestedLimits,
-        first: QueryPlan,
-        limits_plan: LimitsPlan,
-        request: PriceRequest,
-        source: RandomSource,
+    def _answer(
+        self, query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float, source: RandomSource
     ) -> QueryAnswer:
-        """Answer within limits that were chosen before for the same rows and groups, or that are chosen now."""
-        chosen, paid = choose()
-        query = self._least_noisy(text, requested.candidates(first, chosen), request)
-        limits = LimitsInForce(limits=query.limits, chosen=chosen, epsilon=paid)
-        answer = _answer(query, self._views, limits, request.confidence, source)
-        if not paid:
+        """Answer a priced query, and add what its choices cost now."""
+        limits = conditions(query, requested, choices, confidence)
+        left_out = choices.left_out(in_total=isinstance(query.limits, TotalLimits))
+        answer = answer_query(query, self._views, limits, left_out, confidence, source)
+        if not choices.paid:
             return answer
-        guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + paid)
+        guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + sum(choices.paid.values()))
         assert isinstance(answer.event, QualifiedEvent)
-        event = replace(answer.event, event=ComposedEvent((limits_plan.event, answer.event.event)))
+        event = replace(answer.event, event=ComposedEvent((*choices.events, answer.event.event)))
         return replace(answer, guarantee=guarantee, event=event)
 
     def _question(
@@ -331,7 +325,8 @@ class Table:
         limits = (requested.groups_per_unit, requested.rows_per_unit)
         shares = () if None not in limits else (limits_share,)
         in_total = () if requested.rows_in_total is None else (("rows in total", requested.rows_in_total),)
-        arguments = [repr(value) for value in (*limits, *shares, *in_total, *request.arguments())]
+        fact = () if requested.fact is None else (("most rows", requested.fact),)
+        arguments = [repr(value) for value in (*limits, *shares, *in_total, *fact, *request.arguments())]
         return json.dumps([text, arguments, self._declarations(), os.urandom(16).hex() if fresh else ""])
 
     def _declarations(self) -> str:
@@ -355,7 +350,7 @@ class Table:
         catalog = Catalog({**self._catalog.tables, self.name: restricted})
         other = Table(self._engine, catalog, self.name, self._limits, table_limits=self._table_limits)
         other._views = self._views  # views of different conditions have different fingerprints
-        other._chosen = self._chosen  # and so are limits
+        other._chooser = self._chooser  # and so are limits and bounds
         other._parts = tuple(sorted(parts))
         return other
 
@@ -399,85 +394,27 @@ class Table:
         )
         return Preview(columns=answer.columns, rows=answer.rows, intervals=answer.intervals, confidence=confidence)
 
-    def _least_noisy(self, text: str, candidates: Sequence[Limits], request: PriceRequest) -> PricedQuery:
+    def _least_noisy(
+        self, text: str, candidates: Sequence[Limits], bounds: Bounds, request: PriceRequest
+    ) -> PricedQuery:
         """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
-        queries = [self._priced_query(text, limits, request) for limits in candidates]
+        queries = [self._priced_query(text, limits, bounds, request) for limits in candidates]
         return min(queries, key=PricedQuery.log_error)
 
-    def _priced_query(self, text: str, limits: Limits, request: PriceRequest) -> PricedQuery:
+    def _priced_query(self, text: str, limits: Limits, bounds: Bounds, request: PriceRequest) -> PricedQuery:
         """Return a query with its plan and noise, from public information only."""
-        plan = self._plan(text, limits)
-        query = request.price(plan, _protected_unit(self._catalog, plan))
+        plan = self._plan(text, limits, bounds)
+        query = request.price(plan, protected_unit(self._catalog, plan))
         return replace(query, assumptions=self._assumptions(plan), limits=limits)
 
-    def _plan(self, text: str, limits: Limits) -> QueryPlan:
+    def _plan(self, text: str, limits: Limits, bounds: Bounds | None = None) -> QueryPlan:
         """Return the plan of a query."""
-        plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
+        dialect = self._engine.dialect
+        plan = plan_query(text, tables=self._catalog, limits=limits, dialect=dialect, bounds=bounds or {})
         if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a query with at least one aggregate", "For example COUNT(*)")
         return plan
 
     def _assumptions(self, plan: QueryPlan) -> tuple[str, ...]:
         """Return what the engine and the unit assume."""
-        unit, assumptions = _protected_unit(self._catalog, plan), [*self._engine.assumptions]
-        for name in sorted(scanned_tables(plan.origin, plan.where)):
-            table = self._catalog.tables[name]
-            if isinstance(table, PrivateTable) and isinstance(table.unit, Through):
-                assumptions.append(_KEYS_ARE_UNIQUE.format(f"{table.unit.to}.{table.unit.key}", name))
-        if unit != Unit.user():
-            assumptions.append(_ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
-        return tuple(assumptions)
-
-
-def _rows_and_groups(plan: QueryPlan, measures: tuple[Measure, ...]) -> tuple[str, tuple[Measure, ...]]:
-    """Return what chosen limits depend on: a query's rows and groups, and what is measured."""
-    return plan.fingerprint(), measures
-
-
-def _answer(
-    query: PricedQuery, views: BoundedViews, limits: LimitsInForce, confidence: float, source: RandomSource
-) -> QueryAnswer:
-    """Run a priced query and return its answer. This is the only function that reads rows.
-
-    Args:
-        query: The query with its noise.
-        views: The views on the engine.
-        limits: The limits that the query was planned with.
-        confidence: The confidence of the intervals.
-        source: The random source.
-    """
-    plan = query.plan
-    groups = views.groups(plan)
-    # The view and the leaves may be of different age. Each block has noise for groups_per_unit groups of its own, so it
-    # does not matter whether a unit is in the same groups of both.
-    trees = [views.leaves(plan, index) for index in range(len(plan.trees))]
-    released = query.release(groups, trees, confidence, source)
-    # HAVING, ORDER BY and LIMIT drop and sort groups. A group's index goes along as a further key, to find its
-    # intervals.
-    group_index = Output(name="", expression=Expr("key", ColumnKind.INT, value=len(plan.keys)))
-    indexed = replace(plan, outputs=(*plan.outputs, group_index))
-    rows = indexed.answer(((*group.keys, index), group.numbers) for index, group in enumerate(released))
-    ends = intervals(query, released, confidence)
-    guarantee, event = query.claim(source)
-    return QueryAnswer(
-        columns=plan.columns,
-        rows=[row[:-1] for row in rows],
-        guarantee=guarantee,
-        event=event,
-        scales=query.scales(),
-        intervals=[ends[row[-1]] for row in rows],
-        confidence=confidence,
-        limits=tuple(limits.sentences(plan)),
-    )
-
-
-def _protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
-    """Return the privacy unit: a user; a row; or a user within the shortest window, if the plan's unit has a window."""
-    owner = plan.origin.owner
-    if owner is not None and owner.relation.entity == ROW:
-        return Unit.example()
-    windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
-    if plan.units == 1 or windows == {None}:
-        return Unit.user()
-    units = (Unit.user_calendar(CalendarWindow(window)) for window in windows if window is not None)
-    return min(units, key=lambda unit: unit.window or timedelta.max)
+        return (*self._engine.assumptions, *plan_assumptions(self._catalog, plan))

@@ -14,7 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hush.sql.engines.engine import Engine, InParts, KeepsViews, LoadsFiles
+from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.releases import SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import GroupCells, Keys
@@ -104,6 +108,21 @@ class BoundedViews:
         """Return the exact number of units by level: of rows, groups, and rows in the fullest group. Never show it."""
         rows = self.engine.run(plan.levels_sql(self.engine.dialect, num_levels=num_levels))
         return {(int(rows), int(groups), int(fullest)): int(units) for rows, groups, fullest, units in rows}
+
+    def extremes(self, plan: QueryPlan, column: Expr, edges: Sequence[float]) -> NDArray[np.int64]:
+        """Return the exact number of units by the bin of their least value, and by that of their greatest one.
+
+        Never show them.
+
+        Args:
+            plan: The plan.
+            column: One of its undeclared columns.
+            edges: The edges of the bins.
+        """
+        counts = np.zeros((2, len(edges) - 1), dtype=np.int64)
+        for side, index, units in self.engine.run(plan.extremes_sql(column, self.engine.dialect, edges=edges)):
+            counts[int(side), int(index)] = int(units)
+        return counts
 
     @property
     def _keeper(self) -> KeepsViews:

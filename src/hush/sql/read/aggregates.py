@@ -14,11 +14,17 @@ from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.shorthand import plain_aggregate
-from hush.sql.read.translator import Translator
-from hush.sql.syntax.expression import NULL, Expr, clamp_columns, literal, numeric
+from hush.sql.read.translator import Resolve, Translator
+from hush.sql.syntax.expression import NULL, Expr, clamp_columns, literal, numeric, summed_columns
 from hush.sql.syntax.reasons import reason
+from hush.sql.syntax.refusal import Refuser
 from hush.sql.syntax.releases import Request
 
+Bounds = Mapping[Expr, tuple[float, float]]
+# Learned bounds are within these. An expression that has bounds if columns have these has bounds whatever is learned,
+# so whether a query is refused does not depend on that. Values beyond are clamped.
+WIDEST_BOUNDS = (-(2.0**41), 2.0**41)
+_COUNTED = ("rows", "units", "count", "distinct")  # the kinds of requests that need no bounds
 _NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 _MOST_QUANTILES = 100
 
@@ -30,10 +36,20 @@ class AggregateRequests:
         requests: What they request, each once, in order.
     """
 
-    def __init__(self, row: Translator, units: int) -> None:
-        """Take the translator of expressions over rows, and the number of columns that identify the unit."""
+    def __init__(self, refuse: Refuser, resolve: Resolve, units: int, bounds: Bounds) -> None:
+        """Take what translates expressions over rows, the number of columns that identify the unit, and learned bounds.
+
+        Args:
+            refuse: Makes the refusals.
+            resolve: Finds the column that a name refers to.
+            units: How many columns identify the unit.
+            bounds: The bounds that were learned, by the column without any.
+        """
         self.requests: list[Request] = []
-        self._row, self._refuse, self._units = row, row.refuse, units
+        self._refuse, self._units, self._bounds = refuse, units, bounds
+        self._row = Translator(refuse, resolve)
+        self._bounded_row = Translator(refuse, resolve, rebound=self._with_bounds)
+        self._unbounded: dict[Expr, Expr] = {}  # columns without declared bounds, by the column with others
 
     def __call__(self, node: exp.Expr) -> Expr | None:
         """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
@@ -56,6 +72,22 @@ class AggregateRequests:
             self.requests.append(request)
         return Expr("statistic", ColumnKind.FLOAT, value=self.requests.index(request))
 
+    def undeclared(self) -> tuple[Expr, ...]:
+        """Return the columns without declared bounds that aggregates add up. A count needs no bounds."""
+        summed = [request.argument for request in self.requests if request.kind not in _COUNTED]
+        columns = [column for argument in summed if argument is not None for column in summed_columns(argument)]
+        return tuple(dict.fromkeys(self._unbounded[column] for column in columns if column in self._unbounded))
+
+    def _with_bounds(self, column: Expr) -> Expr:
+        """Return a column with the bounds that were learned for it, if nobody declared any."""
+        if column.kind not in (ColumnKind.INT, ColumnKind.FLOAT) or column.bounded or column.required:
+            return column
+        low, high = self._bounds.get(column, WIDEST_BOUNDS)
+        low, high = max(low, column.low), min(high, column.high)  # COUNT(*) of a subquery is at least 0
+        bounded = replace(column, low=low, high=high if low < high else low + 1.0)
+        self._unbounded[bounded] = column
+        return bounded
+
     def argument(self, node: exp.Expr, *, nonempty: bool = False) -> Expr:
         """Return the argument of an aggregate: a number with bounds.
 
@@ -66,11 +98,14 @@ class AggregateRequests:
         if node.find(exp.AggFunc, exp.Window):
             raise self._refuse(node, *_NESTED_AGGREGATE)
         argument = clamp_columns(self._row.number(node))
+        if not argument.bounded:
+            argument = clamp_columns(self._bounded_row.number(node))
         if argument.kind is ColumnKind.NULL or not argument.bounded:
             raise self._refuse(node, "this has no bounds, so one unit could add any amount", *_bounds_advice(node))
-        # Squares of numbers up to 1e45 stay below the 1e100 beyond which a number counts as missing.
-        too_wide = not max(abs(argument.low), abs(argument.high)) <= 1e45
-        if too_wide or (nonempty and not argument.low < argument.high):
+        if nonempty and argument.low == argument.high and any(map(self._unbounded.get, summed_columns(argument))):
+            # LEAST(x, 0), and no x is negative. To refuse it would depend on the data.
+            argument = replace(argument, high=argument.low + max(1.0, abs(argument.low)))
+        if not _is_summable(argument) or (nonempty and not argument.low < argument.high):
             raise self._refuse(node, "the bounds of this expression are empty or too wide", *_bounds_advice(node))
         column = argument.args[0] if argument.op == "number" else argument
         if column.required:
@@ -94,7 +129,7 @@ class AggregateRequests:
         argument = self._row(node.this)
         if argument.required or (argument.op == "literal" and argument.value is not None):
             return Request("rows")
-        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and argument.bounded:
+        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and _is_summable(self._bounded_row(node.this)):
             return Request("count", self.argument(node.this))  # AVG of the same column shares this count
         # Any other value counts as 1 if it is there.
         is_missing = Expr("is_null", ColumnKind.BOOL, (argument,))
@@ -187,6 +222,11 @@ class AggregateRequests:
         """Return the request of an aggregate with one argument."""
         self._refuse.unless_only(node, "this")
         return Request(kind, self.argument(node.this, nonempty=kind != "sum"), sample=sample)
+
+
+def _is_summable(argument: Expr) -> bool:
+    """Return whether bounds are not too wide: squares of numbers up to 1e45 stay below 1e100, where numbers end."""
+    return max(abs(argument.low), abs(argument.high)) <= 1e45
 
 
 def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:

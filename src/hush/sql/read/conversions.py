@@ -54,7 +54,7 @@ def cast(translate: Translator, node: exp.Cast) -> Expr:
         return text
     if op is None:
         raise translate.refuse(node, f"CAST from {inner.kind.value} to {target.value} is not supported")
-    return inner if op == "" else _apply_cast(op, inner, target)
+    return inner if op == "" else _apply_cast(translate, op, inner, target)
 
 
 def as_text(inner: Expr) -> Expr | None:
@@ -66,14 +66,14 @@ def as_text(inner: Expr) -> Expr | None:
     return Expr("to_text", ColumnKind.TEXT, (inner,)) if inner.kind in _WITH_TEXT else None
 
 
-def _apply_cast(op: str, inner: Expr, target: ColumnKind) -> Expr:
+def _apply_cast(translate: Translator, op: str, inner: Expr, target: ColumnKind) -> Expr:
     """Return the expression of a conversion."""
     if op == "round":  # engines round halves differently; here they are rounded away from 0
         return numeric("round", inner, value=0)
     if op == "number":
         return numeric("number", inner)
     if op == "to_number":
-        number = numeric("to_number", inner)
+        number = translate.rebound(numeric("to_number", inner))
         return numeric("round", number, value=0) if target is ColumnKind.INT else number
     return Expr(op, target, (inner,))
 

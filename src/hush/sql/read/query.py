@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
+from types import MappingProxyType
 
 import sqlglot
 from sqlglot import exp
@@ -18,7 +19,7 @@ from sqlglot import exp
 from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
-from hush.sql.read.aggregates import AggregateRequests
+from hush.sql.read.aggregates import AggregateRequests, Bounds
 from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.released_windows import ordering, released_window
@@ -40,7 +41,14 @@ MAX_TEXT_LENGTH = 50_000
 MAX_GROUPS = 1_000_000
 
 
-def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> QueryPlan:
+def plan_query(
+    text: str,
+    *,
+    tables: Catalog,
+    limits: Limits | None = None,
+    dialect: str = "duckdb",
+    bounds: Bounds = MappingProxyType({}),
+) -> QueryPlan:
     """Return the plan of a query with bounded contributions, or refuse the query. No data are read.
 
     Args:
@@ -48,6 +56,8 @@ def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dial
         tables: The declared tables.
         limits: How much one unit may contribute; by default one row in one group.
         dialect: The dialect that the text is written in. The plan can be written in this one, and in duckdb.
+        bounds: Bounds of columns that the plan of the same text lists as ``undeclared``. Columns without any, there and
+            here, are clamped to `hush.sql.read.aggregates.WIDEST_BOUNDS`: the plan is safe, and its noise is large.
 
     Raises:
         QueryRefused: If a part of the query has no plan with bounded contributions. The message says where the part is,
@@ -71,7 +81,7 @@ def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dial
     check_instance("limits", limits, (ContributionLimits, TotalLimits))
     select, refuse = _parse(text, dialect)
     try:
-        return _Planner(select, refuse, tables, limits).plan()
+        return _Planner(select, refuse, tables, limits, bounds).plan()
     except RecursionError:
         raise QueryRefused(1, 1, "the query is nested too deeply", "Split it with WITH") from None
 
@@ -113,7 +123,7 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
 class _Planner:
     """Plans one query: reads its clauses in order, and collects the aggregates that they use."""
 
-    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
+    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits, bounds: Bounds) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
         self._in_total = isinstance(limits, TotalLimits)
         self._sets = grouping_sets(refuse, select)
@@ -127,7 +137,7 @@ class _Planner:
             raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
         self._row = Translator(refuse, self._scope.resolve)
-        self._aggregates = AggregateRequests(self._row, self._units)
+        self._aggregates = AggregateRequests(refuse, self._scope.resolve, self._units, bounds)
 
     def plan(self) -> QueryPlan:
         """Return the plan.
@@ -190,6 +200,7 @@ class _Planner:
             rows_per_unit=rows,
             in_total=self._in_total and bool(keys),
             units=self._units,
+            undeclared=self._aggregates.undeclared(),
         )
 
     def _key_sets(self, keys: tuple[Expr, ...], aliases: Mapping[str, exp.Expr]) -> tuple[tuple[int, ...], ...]:

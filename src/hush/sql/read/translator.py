@@ -22,6 +22,7 @@ from hush.sql.syntax.refusal import Refuser
 Rule = Callable[["Translator", Any], Expr]
 Resolve = Callable[[exp.Column], Expr]
 Hook = Callable[[exp.Expr], "Expr | None"]
+Rebound = Callable[[Expr], Expr]
 
 MAX_WEIGHT = 5_000
 NUMBERS = (ColumnKind.INT, ColumnKind.FLOAT)
@@ -34,15 +35,19 @@ _DEFAULT_PARTS = ("this", "expression")
 class Translator:
     """Translates nodes into expressions, or refuses them."""
 
-    def __init__(self, refuse: Refuser, resolve: Resolve, hook: Hook | None = None) -> None:
+    def __init__(
+        self, refuse: Refuser, resolve: Resolve, hook: Hook | None = None, rebound: Rebound | None = None
+    ) -> None:
         """Make a translator for one scope.
 
         Args:
             refuse: Makes the refusals.
             resolve: Finds the column that a name refers to.
             hook: Translates nodes before the rules do, such as aggregates; it returns None for all other nodes.
+            rebound: Gives bounds to columns, and to text that is read as a number; by default, nothing changes.
         """
         self.refuse, self._resolve, self._hook = refuse, resolve, hook
+        self.rebound: Rebound = rebound or (lambda expression: expression)
 
     def __call__(self, node: exp.Expr) -> Expr:
         """Return the expression of a node, or refuse it."""
@@ -60,7 +65,7 @@ class Translator:
 
     def column(self, node: exp.Column) -> Expr:
         """Return the column that a name refers to."""
-        return self._resolve(node)
+        return self.rebound(self._resolve(node))
 
     def number(self, node: exp.Expr) -> Expr:
         """Return a node as a number, for arithmetic."""

@@ -212,32 +212,43 @@ def clamp_columns(expression: Expr) -> Expr:
     Conditions of CASE compare the values as they are. A column by itself is clamped where it is summed.
     """
     column = expression.args[0] if expression.op == "number" else expression
-    return expression if column.op == "column" else _clamp_operands(expression)
+    return expression if column.op in _SOURCES else _clamp_operands(expression)
 
 
 def _clamp_operands(expression: Expr) -> Expr:
     """Return an expression with the columns among its operands clamped."""
-    if expression.op == "column":
+    if expression.op in _SOURCES:
         if expression.kind not in (ColumnKind.INT, ColumnKind.FLOAT) or not expression.bounded:
             return expression
         ends = (literal(expression.low, ColumnKind.FLOAT), literal(expression.high, ColumnKind.FLOAT))
         return replace(expression, op="clamp", args=(expression, *ends), value=None)
-    if expression.op == "case":
-        # Condition, value, condition, value, ..., default.
-        last = len(expression.args) - 1
-        is_value = [index % 2 == 1 or index == last for index in range(len(expression.args))]
-    elif expression.op in _CLAMPED:
-        is_value = [True] * len(expression.args)
-    else:
-        return expression
-    operands = zip(expression.args, is_value, strict=True)
+    operands = zip(expression.args, _are_values(expression), strict=True)
     return replace(expression, args=tuple(_clamp_operands(part) if clamps else part for part, clamps in operands))
 
 
+def _are_values(expression: Expr) -> list[bool]:
+    """Return, for each operand, whether the result is computed from its value. Conditions of CASE only decide."""
+    if expression.op == "case":
+        # Condition, value, condition, value, ..., default.
+        last = len(expression.args) - 1
+        return [index % 2 == 1 or index == last for index in range(len(expression.args))]
+    return [expression.op in _CLAMPED] * len(expression.args)
+
+
+def summed_columns(expression: Expr) -> list[Expr]:
+    """Return the columns that an argument of an aggregate computes with. Their bounds decide what a row can add."""
+    if expression.op in _SOURCES:
+        return [expression]
+    operands = zip(expression.args, _are_values(expression), strict=True)
+    return [column for part, is_value in operands if is_value for column in summed_columns(part)]
+
+
+# Where numbers come from: a column, and text that is read as a number.
+_SOURCES = ("column", "to_number")
 # Operations that compute a number from numbers.
 _CLAMPED = (
     *("number", "neg", "add", "sub", "mul", "div", "mod", "abs", "floor", "ceil", "round", "sqrt", "ln", "exp"),
-    *("least", "greatest", "coalesce", "nullif"),
+    *("least", "greatest", "coalesce", "nullif", "clamp"),
 )
 
 

@@ -4,6 +4,7 @@ In reading order:
 
 - `plan`: `QueryPlan`, which holds the query and reads the engine's result.
 - `bounded`: the chain of common table expressions that bounds each unit's contribution.
+- `extremes`: units by their least and greatest values, to learn the bounds of a column.
 - `text`: the SQL text of relations and expressions.
 - `dialects`: how DuckDB, Spark and PostgreSQL write each operation; `warehouses`: how others do; `patterns`: texts that
   are numbers or dates.

@@ -18,11 +18,12 @@ from hush.data.tables.catalog import ColumnKind
 from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import Order, evaluate, sort_key
-from hush.sql.syntax.relation import Origin, Scan
+from hush.sql.syntax.relation import Origin, Scan, sources_of
 from hush.sql.syntax.releases import LeafCounts, Quantity, QueryStatistic, SumRelease
 from hush.sql.syntax.windows import Released, ReleasedWindow, window_values, windows_in
 from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
+from hush.sql.write.extremes import extremes_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class QueryPlan:
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
             release then sum, over all groups, to at most that release's sensitivity.
         units: How many columns identify a unit: 2 for a user within a window.
+        undeclared: The columns that aggregates compute with, and whose bounds nobody declared.
     """
 
     origin: Origin
@@ -112,6 +114,7 @@ class QueryPlan:
     rows_per_unit: int
     in_total: bool
     units: int
+    undeclared: tuple[Expr, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -190,6 +193,32 @@ class QueryPlan:
         """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
         rows = replace(self, values=(), releases=(), trees=())
         return bounded.levels_query(rows, dialect_named(dialect), num_levels)
+
+    def extremes_sql(self, column: Expr, dialect: str = "duckdb", *, edges: Sequence[float]) -> str:
+        """Return the query that counts units by the bins of their extreme values. Its result is exact: hide it.
+
+        Args:
+            column: One of ``undeclared``.
+            dialect: As for `sql`.
+            edges: The edges of the bins.
+        """
+        return extremes_query(self, column, dialect_named(dialect), edges)
+
+    def column_name(self, column: Expr) -> str:
+        """Return the name by which a query knows a column, or the first column of a text that is read as a number."""
+        pending = [column]
+        while pending and pending[0].op != "column":
+            pending = [*pending[0].args, *pending[1:]]
+        if not pending:
+            return "a constant text"
+        alias, name = pending[0].value
+        fields = next(source.relation.fields for source in sources_of(self.origin) if source.alias == alias)
+        return next(field.name for field in fields if field.column == name)
+
+    def rows_fingerprint(self) -> str:
+        """Return a hash of the rows that a query reads, whatever groups they are in."""
+        rows = replace(self, keys=(), public_keys=True, sets=(), groups_per_unit=1, groups_per_set=1)
+        return replace(rows, rows_per_unit=1, in_total=False).fingerprint()
 
     def fingerprint(self) -> str:
         """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits.

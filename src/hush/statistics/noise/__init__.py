@@ -7,7 +7,8 @@ Nothing here is public: `hush.statistics` and `hush.sql` are what you call. In r
 - `selection`: which groups to reveal if they are not public. `SelectionPlan` is a `Selection` with its numbers, and
   `plan_threshold` makes one from a noise multiplier.
 - `budget_split`: one budget for both. `plan_release` returns a `ReleasePlan`, and `claim` the guarantee of a cost.
-- `levels`: contribution limits from noisy counts of units. `choose_limit` returns a `ChosenLimit`.
+- `levels`: contribution limits from noisy counts of units. `choose_limit` returns a `ChosenLimit`, and `highest_level`
+  is the search that limits and bounds share.
 - `tree`: trees of noisy counts. `tree_block` is their sensitivity, `TreeCells` are exact counts, and `NoisyTrees` adds
   noise where it is looked at. `quantiles`: quantiles of noisy trees with their intervals (`tree_quantiles`).
 - `tails`: confidence intervals for sums (`reach`), ratios (`quotients`) and variances (`variance_ends`).
@@ -20,6 +21,8 @@ from hush.statistics.noise.budget_split import plan_release as plan_release
 from hush.statistics.noise.levels import NUM_LEVELS as NUM_LEVELS
 from hush.statistics.noise.levels import ChosenLimit as ChosenLimit
 from hush.statistics.noise.levels import choose_limit as choose_limit
+from hush.statistics.noise.levels import highest_level as highest_level
+from hush.statistics.noise.levels import weighted_sum as weighted_sum
 from hush.statistics.noise.quantiles import rank_reach as rank_reach
 from hush.statistics.noise.quantiles import tree_quantiles as tree_quantiles
 from hush.statistics.noise.release import NoiseKind as NoiseKind

@@ -6,7 +6,8 @@ above it drowns the answer in noise. Both errors are about equal where roughly 1
 that holds x is in level ceil(log2 x), so level j has the units with 2^(j-1) < x <= 2^j. A unit is in one level only.
 The counts of all levels together are therefore one histogram of sensitivity 1, and a small epsilon pays for it.
 
-`choose_limit` reads the noisy histogram. Everything it returns is post-processing.
+`choose_limit` reads the noisy histogram. Everything it returns is post-processing. `highest_level` is its search, which
+bounds of columns use as well (`hush.statistics.log_histogram.ExtremeBins`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _DEVIATIONS = 1.5  # how many standard deviations of noise a window must reach f
 # epsilon for the counts, that is 3 / epsilon: a unit there lacks a third of the limit on average, so three of them bias
 # a count as much as doubling its noise would add.
 _WORTH_A_STEP = 0.3
+_NUMBERS = 200  # of units, for which a level is tried
+# In standard deviations, what 95 % of the draws of one Laplace variable are within. Of sums, it is less: down to 1.96.
+_WITHIN = math.log(20) / math.sqrt(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +39,22 @@ class ChosenLimit:
         limit: The limit, a power of two.
         beyond: An estimate of how many units hold more than the limit. It is noisy, and at least 0.
         beyond_error: With 95 % confidence, the true number is within this much of the estimate.
+        excess: An estimate of how much units with at most four times the limit hold beyond it, likewise at least 0.
+        excess_error: With 95 % confidence, what noise adds to that estimate is at most this much.
+        expected: The excess to expect, given the noisy counts and that levels thin out towards the top. Unlike
+            ``excess``, it is small where the counts say little. Intervals allow for it.
     """
 
     limit: int
     beyond: float
     beyond_error: float
+    excess: float = 0.0
+    excess_error: float = 0.0
+    expected: float = 0.0
 
 
-def choose_limit(noisy_counts: NDArray[np.int64], scale: float) -> ChosenLimit:
+def choose_limit(noisy_counts: NDArray[np.int64], scale: float, largest: int | None = None) -> ChosenLimit:
     """Return the limit that leaves few units beyond, from noisy counts of units by level.
-
-    The search starts at the highest level that noise alone would hardly explain, and goes up while the next two levels
-    together look occupied. It ends one level higher if that level probably holds units that noise hides. A wrong turn
-    costs a factor of two to eight, not a limit in the millions.
 
     >>> counts = np.zeros(NUM_LEVELS, dtype=np.int64)
     >>> counts[[5, 6, 7]] = [900, 2000, 700]
@@ -57,37 +64,82 @@ def choose_limit(noisy_counts: NDArray[np.int64], scale: float) -> ChosenLimit:
     Args:
         noisy_counts: The number of units in each level, with Laplace noise.
         scale: The scale of the noise.
+        largest: No limit is larger than this; None if any may be chosen.
+    """
+    level = highest_level(noisy_counts, scale)
+    # In a small table no level stands above the noise. The fullest one is then the best guess.
+    level = _extended(noisy_counts, scale, int(np.argmax(noisy_counts))) if level is None else level
+    level = level if largest is None else min(level, largest.bit_length() - 1)
+    above, limit = noisy_counts[level + 1 :], 2**level
+    # A unit in level j holds 0.75 * 2^j on average, if numbers spread evenly over the level.
+    middles = 0.75 * 2.0 ** (level + 1 + np.arange(len(above[:_WINDOW])))
+    excess, excess_error = weighted_sum(above[:_WINDOW], scale, middles - limit)
+    beyond, beyond_error = weighted_sum(above, scale, np.ones(len(above)))
+    most = max(float(noisy_counts[level]), scale)
+    expected = sum(
+        _expected_units(float(count), np.geomspace(1.0, most, _NUMBERS), scale) * (middle - limit)
+        for count, middle in zip(above[:_WINDOW], middles, strict=True)
+    )
+    return ChosenLimit(
+        limit=limit,
+        beyond=beyond,
+        beyond_error=beyond_error,
+        excess=excess,
+        excess_error=excess_error,
+        expected=expected,
+    )
+
+
+def highest_level(noisy_counts: NDArray[np.int64], scale: float, false_alarm: float = _FALSE_ALARM) -> int | None:
+    """Return the level that has few units above it; None if no level stands above the noise.
+
+    The search starts at the highest level that noise alone would hardly explain, and goes up while the next two levels
+    together look occupied. It ends one level higher if that level probably holds units that noise hides. A wrong turn
+    costs a factor of two to eight, not a limit in the millions.
+
+    Args:
+        noisy_counts: As for `choose_limit`.
+        scale: As for `choose_limit`.
+        false_alarm: The chance that noise alone makes some empty level stand above it.
     """
     # One of n Laplace variables exceeds s ln(n / (2 p)) with probability at most p (union bound).
-    clearly_occupied = scale * math.log(len(noisy_counts) / (2 * _FALSE_ALARM))
+    clearly_occupied = scale * math.log(len(noisy_counts) / (2 * false_alarm))
     occupied = np.flatnonzero(noisy_counts > clearly_occupied)
-    # In a small table no level stands above the noise. The fullest one is then the best guess.
-    level = int(occupied[-1]) if len(occupied) else int(np.argmax(noisy_counts))
+    return _extended(noisy_counts, scale, int(occupied[-1])) if len(occupied) else None
+
+
+def _extended(noisy_counts: NDArray[np.int64], scale: float, level: int) -> int:
+    """Return the level at which the search from a level ends."""
     while level + 1 < len(noisy_counts):
         window = noisy_counts[level + 1 : level + 1 + _WINDOW]
-        if window.sum() <= _DEVIATIONS * _deviation(scale, len(window)):
+        if window.sum() <= _DEVIATIONS * _deviation(scale, np.ones(len(window))):
             break
         level += 1
     if level + 1 < len(noisy_counts):
         most = max(float(noisy_counts[level]), scale)  # tails thin out: the next level holds no more than this one
-        level += _expected_units(float(noisy_counts[level + 1]), most, scale) > _WORTH_A_STEP * scale
-    above = noisy_counts[level + 1 :]
-    error = 1.96 * _deviation(scale, len(above))
-    return ChosenLimit(limit=2**level, beyond=max(0.0, float(above.sum())), beyond_error=error)
+        level += (
+            _expected_units(float(noisy_counts[level + 1]), np.linspace(1.0, most, _NUMBERS), scale)
+            > _WORTH_A_STEP * scale
+        )
+    return level
 
 
-def _expected_units(noisy_count: float, most: float, scale: float) -> float:
+def weighted_sum(noisy_counts: NDArray[np.int64], scale: float, weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return a weighted sum of noisy counts, at least 0, and what its noise stays within with 95 % confidence."""
+    return max(0.0, float(noisy_counts @ weights)), _WITHIN * _deviation(scale, weights)
+
+
+def _expected_units(noisy_count: float, numbers: NDArray[np.float64], scale: float) -> float:
     """Return the posterior mean of the number of units in a level, given its noisy count.
 
-    The prior is even odds that the level is empty or holds 1 to ``most`` units, each number equally likely. The
+    The prior is even odds that the level is empty or holds one of these numbers of units, each equally likely. The
     likelihood is that of the noise, exp(-|noisy count - n| / scale).
     """
-    numbers = np.linspace(1.0, most, 200)
     occupied = np.exp(-np.abs(noisy_count - numbers) / scale) / len(numbers)
     empty = math.exp(-abs(noisy_count) / scale)
     return float((occupied * numbers).sum() / (occupied.sum() + empty))
 
 
-def _deviation(scale: float, terms: int) -> float:
-    """Return the standard deviation of a sum of Laplace variables, each of variance 2 scale^2."""
-    return scale * math.sqrt(2 * terms)
+def _deviation(scale: float, weights: NDArray[np.float64]) -> float:
+    """Return the standard deviation of a weighted sum of Laplace variables, each of variance 2 scale^2."""
+    return scale * math.sqrt(2 * float(weights @ weights))

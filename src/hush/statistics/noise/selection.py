@@ -76,6 +76,11 @@ class Selection(ABC):
             delta_per_group * (1 - 2 * _ACCOUNTANT_MARGIN),
         )
 
+    def most_groups(self, delta: float) -> int:
+        """Return the most groups of a unit that `plan` takes at this delta, but at least 1."""
+        share = check_probability("delta", delta) * self._share_for_new_groups()
+        return max(1, math.floor(math.log1p(-share) / math.log1p(-_SMALLEST_DELTA) * (1 - _SAFE)))
+
     def _share_for_new_groups(self) -> float:
         """Return the share of delta that covers groups which only one unit is in."""
         return 1.0

@@ -63,4 +63,4 @@ def run(options: argparse.Namespace) -> None:
         print_price(people.price(options.sql, **arguments_of(options)), options.format)
     else:
         answer = people.sql(options.sql, **arguments_of(options), budget=budget, fresh=options.fresh)
-        print_answer(answer, options.format)
+        print_answer(answer, options.format, noise_intervals=options.noise_intervals)

@@ -9,7 +9,7 @@ from hush.cli.words import NOISES
 from hush.guarantee import CalendarWindow
 
 # What a catalog file declares. Beside one, these flags are refused.
-DECLARING = ("table", "unit", "window", "time", "bounds", "keys", "public_table")
+DECLARING = ("table", "unit", "window", "time", "bounds", "keys", "public_table", "most_rows")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +47,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preview", action="store_true", help="run the query on invented rows, without reading the data"
     )
+    parser.add_argument(
+        "--noise-intervals",
+        action="store_true",
+        help="show intervals of the noise alone, which allow for nothing beyond the limits",
+    )
     add_charging(parser)
     parser.add_argument(
         "--fresh",
@@ -80,7 +85,7 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         "--bounds",
         action="append",
         metavar="COLUMN=LOW:HIGH",
-        help="the range to which values are clipped; may be repeated",
+        help="the range to which values are clipped (default: learned privately); may be repeated",
     )
     group.add_argument(
         "--keys", action="append", metavar="COLUMN=A,B,...", help="the groups, if they are public; may be repeated"
@@ -102,4 +107,10 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="K",
         help="how many rows of a unit count in each group (default: a limit for all groups is chosen privately)",
+    )
+    group.add_argument(
+        "--most-rows",
+        type=int,
+        metavar="K",
+        help="a fact: no unit has more rows than this. Intervals then hold for the truth",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hush.cli.terminal import table as lay_out
@@ -25,27 +26,36 @@ def print_price(price: QueryPrice, form: str) -> None:
     """Print what a query would cost."""
     if form == "json":
         content = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
-        print(json.dumps({**content, "guarantee": json.loads(price.guarantee.to_json())}))
+        print(json.dumps({**content, "limits": price.limits, "guarantee": json.loads(price.guarantee.to_json())}))
         return
     header = ["released for each group", f"scale of {price.noise} noise"]
     if form == "csv":
         _write_csv(header, [[name, scale] for name, scale in price.scales.items()])
         print(price.guarantee, file=sys.stderr)
         return
-    print(wrapped(str(price.guarantee)))
+    for line in (str(price.guarantee), *price.limits):
+        print(wrapped(line))
     if not price.scales:
-        advice = "Give --rows-per-unit and --groups-per-unit (in the shell, \\limits) to see it."
-        print(wrapped(f"The noise depends on limits that are chosen first. {advice}"))
+        flags = "--rows-per-unit and --groups-per-unit (in the shell, \\limits), and --bounds for columns without any"
+        print(wrapped(f"The noise depends on limits that are chosen first. To see it, give {flags}."))
         return
     print(lay_out(header, [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]))
     if price.errors:
         print(lay_out(["column", "expected error"], [[name, f"{error:.4g}"] for name, error in price.errors.items()]))
 
 
-def print_answer(answer: QueryAnswer | Preview, form: str) -> None:
-    """Print an answer on standard output, and what it guarantees on standard error, or in the JSON object."""
+def print_answer(answer: QueryAnswer | Preview, form: str, *, noise_intervals: bool = False) -> None:
+    """Print an answer on standard output, and what it guarantees on standard error, or in the JSON object.
+
+    Args:
+        answer: The answer.
+        form: table, csv or json.
+        noise_intervals: Whether to show the intervals of the noise alone, which a preview does not have.
+    """
     from hush.sql import Preview, named_columns
 
+    if noise_intervals and not isinstance(answer, Preview):
+        answer = replace(answer, intervals=answer.noise_intervals)
     if form == "json":
         print(json.dumps(_json_object(answer), default=str))
         return
@@ -69,16 +79,25 @@ def _json_object(answer: QueryAnswer | Preview) -> dict[str, Any]:
     from hush.sql import Preview, without_decimals
 
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-    intervals = [  # those of counts are integers, too
-        {name: list(map(without_decimals, pair)) if isinstance(row[name], int) else pair for name, pair in ends.items()}
-        for row, ends in zip(rows, answer.intervals, strict=True)
-    ]
+
+    def as_shown(intervals: list[dict[str, tuple[float, float]]]) -> list[dict[str, Any]]:
+        """Return intervals; those of counts are integers, too."""
+        return [
+            {
+                name: list(map(without_decimals, pair)) if isinstance(row[name], int) else pair
+                for name, pair in ends.items()
+            }
+            for row, ends in zip(rows, intervals, strict=True)
+        ]
+
+    intervals = as_shown(answer.intervals)
     content: dict[str, Any] = {"rows": rows, "intervals": intervals, "confidence": answer.confidence}
     if isinstance(answer, Preview):
         return {**content, "preview": answer.note}
     answered = None if answer.answered is None else answer.answered.isoformat()
     guarantee = json.loads(answer.guarantee.to_json())
     limits = list(answer.limits)
+    content["noise_intervals"] = as_shown(answer.noise_intervals) if answer.noise_intervals else []
     return {**content, "limits": limits, "guarantee": guarantee, "answered": answered, "replayed": answer.replayed}
 
 

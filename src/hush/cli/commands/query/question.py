@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def open_table(options: argparse.Namespace) -> Table:
     """Return the table that a catalog file or the flags declare."""
     try:
-        from hush.sql import load_catalog, table
+        from hush.sql import MostRows, load_catalog, table
     except ImportError as error:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     if options.catalog is not None:
@@ -36,6 +36,7 @@ def open_table(options: argparse.Namespace) -> Table:
         "unit": _unit(options),
         "bounds": parse_bounds(options.bounds or []),
         "public": dict(_parse_public(text) for text in options.public_table or []),
+        "rows_per_unit": None if options.most_rows is None else MostRows(options.most_rows),
     }
     try:
         return table(options.data, keys=keys, **declared)

@@ -3,7 +3,7 @@
 Without limits, nobody knows how much noise a query needs. With wrong ones, an answer is badly noisy, or leaves most of
 the data out without a word. So units are counted by how many rows and groups they have, in powers of two, with noise,
 and limits are chosen from these counts (`hush.statistics.noise.levels`). The limits are then public. The answer reports
-them, and further queries about the same rows and groups use them for free.
+them (`hush.sql.answer.conditions`), and further queries about the same rows and groups use them for free (`chooser`).
 
 Rows are limited in total, over all groups (`TotalLimits`): Laplace noise then covers what a unit has, and not the
 product of its busiest group and its number of groups. Gaussian noise grows with the square root of the number of groups
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -48,13 +48,52 @@ class Measure(StrEnum):
     ROWS_IN_A_GROUP = "rows in a group"
 
 
+@dataclass(frozen=True, slots=True)
+class MostRows:
+    """A fact about a table, for ``rows_per_unit=`` of `table`: no unit has more rows than this.
+
+    A number there is a limit, which leaves rows out. A fact leaves none out: the noise covers all rows that a unit can
+    have, and intervals hold for the truth. It is used by queries that read this table alone; others, such as joins,
+    choose limits as if it were not there. Rows beyond it are left out all the same: privacy does not rest on it.
+
+    >>> import duckdb, hush
+    >>> from hush.randomness import TestSource
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE meals AS SELECT i // 3 AS who FROM range(3000) AS t(i)")
+    >>> meals = hush.table(connection, name="meals", unit="who", rows_per_unit=MostRows(3))
+    >>> answer = meals.sql("SELECT COUNT(*) AS n FROM meals", epsilon=1.0, source=TestSource(1))
+    >>> low, high = answer.intervals[0]["n"]
+    >>> low < 3000 < high, answer.limits[1]
+    (True, 'Intervals (95 %) hold for the truth, if what you declared is right.')
+
+    Attributes:
+        rows: The most rows that any unit has. It is public: take it from what you know, not from the rows.
+    """
+
+    rows: int
+
+    def __post_init__(self) -> None:
+        """Check the number, as that of a limit."""
+        ContributionLimits(rows_per_unit=self.rows)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedLimits:
-    """The limits that a caller has given; None for those to choose. Rows are limited in each group or in total."""
+    """The limits that a caller has given; None for those to choose.
+
+    Rows are limited in each group or in total.
+
+    Attributes:
+        rows_per_unit: The most rows of a unit in one group that count.
+        groups_per_unit: The most groups of a unit that count.
+        rows_in_total: The most rows of a unit that count in all groups together.
+        most_rows: The most rows that any unit has, if that is known. It counts if there is no other limit on rows.
+    """
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     rows_in_total: int | None = None
+    most_rows: int | None = None
 
     def __post_init__(self) -> None:
         """Check the limits that were given."""
@@ -66,7 +105,17 @@ class RequestedLimits:
         rows = self.rows_per_unit if rows_per_unit is None else rows_per_unit
         groups = self.groups_per_unit if groups_per_unit is None else groups_per_unit
         in_total = self.rows_in_total if rows_per_unit is None else None
-        return RequestedLimits(rows_per_unit=rows, groups_per_unit=groups, rows_in_total=in_total)
+        return replace(self, rows_per_unit=rows, groups_per_unit=groups, rows_in_total=in_total)
+
+    @property
+    def fact(self) -> int | None:
+        """The most rows that any unit has, unless a limit was given in its place."""
+        return self.most_rows if self.rows_per_unit is None and self.rows_in_total is None else None
+
+    @property
+    def are_absent(self) -> bool:
+        """Whether nothing was given, and nothing is known."""
+        return self == RequestedLimits()
 
     def measures(self, plan: QueryPlan, *, gaussian: bool = False) -> tuple[Measure, ...]:
         """Return what has to be measured before the limits of a plan can be chosen.
@@ -77,6 +126,8 @@ class RequestedLimits:
             plan: The plan.
             gaussian: Whether the noise may be Gaussian.
         """
+        if self.fact is not None:
+            return ()
         counts_rows = bool(plan.trees) or any(release.quantity is not Quantity.UNITS for release in plan.releases)
         counts_units = any(release.quantity is Quantity.UNITS for release in plan.releases)
         many_groups = bool(plan.keys) and plan.num_groups != 1
@@ -89,28 +140,37 @@ class RequestedLimits:
         measures += [Measure.ROWS_IN_A_GROUP] if in_each_group else []
         return tuple(measures)
 
-    def candidates(self, plan: QueryPlan, chosen: Mapping[Measure, ChosenLimit]) -> list[Limits]:
-        """Return the limits to consider for a plan, from those given and those chosen. What is given goes first."""
+    def candidates(
+        self, plan: QueryPlan, chosen: Mapping[Measure, ChosenLimit], groups_allowed: int | None = None
+    ) -> list[Limits]:
+        """Return the limits to consider for a plan, from those given and those chosen. What is given goes first.
+
+        Args:
+            plan: The plan.
+            chosen: The limits that were chosen.
+            groups_allowed: The most groups that delta allows, which cuts a chosen limit off; None if any.
+        """
         every_group = plan.num_groups if plan.keys else 1
         groups = self.groups_per_unit
+        if self.fact == 1:  # one row is in one group
+            return [ContributionLimits()]
+        if self.fact is not None:
+            most_rows = self.fact * max(len(plan.sets), 1)  # each row counts in every grouping
+            most_groups = min(most_rows, every_group or most_rows)
+            return [TotalLimits(rows_in_total=most_rows, groups_per_unit=groups or most_groups)]
         if groups is None:
             groups = chosen[Measure.GROUPS].limit if Measure.GROUPS in chosen else every_group or 1
-            groups = min(groups, every_group or groups)
+            groups = min(groups, every_group or groups, groups_allowed or groups)
         if self.rows_in_total is not None:
             return [TotalLimits(rows_in_total=self.rows_in_total, groups_per_unit=groups)]
         if self.rows_per_unit is not None or Measure.ROWS not in chosen:
             return [ContributionLimits(groups_per_unit=groups, rows_per_unit=self.rows_per_unit or 1)]
-        rows = {measure: min(choice.limit, MAX_ROWS_PER_UNIT) for measure, choice in chosen.items()}
+        rows = {measure: choice.limit for measure, choice in chosen.items()}
         limits: list[Limits] = [TotalLimits(rows_in_total=rows[Measure.ROWS], groups_per_unit=groups)]
         if Measure.ROWS_IN_A_GROUP in chosen:
             in_each_group = rows[Measure.ROWS_IN_A_GROUP]
             limits.append(ContributionLimits(groups_per_unit=groups, rows_per_unit=in_each_group))
         return limits
-
-
-def _counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _or_one(limit: int | None) -> int:
@@ -144,7 +204,11 @@ class LimitsPlan:
         rows: NDArray[np.int64] = exact[[list(Measure).index(measure) for measure in self.measures]]
         noisy = self.noise.release(rows.reshape(1, -1), source).reshape(rows.shape)
         scales = self.noise.block_scales
-        return {measure: choose_limit(noisy[index], scales[index]) for index, measure in enumerate(self.measures)}
+        largest = {measure: None if measure is Measure.GROUPS else MAX_ROWS_PER_UNIT for measure in self.measures}
+        return {
+            measure: choose_limit(noisy[index], scales[index], largest[measure])
+            for index, measure in enumerate(self.measures)
+        }
 
 
 def plan_limits(measures: tuple[Measure, ...], epsilon: float) -> LimitsPlan:
@@ -161,44 +225,3 @@ def limits_to_json(chosen: Mapping[Measure, ChosenLimit]) -> str:
 def limits_from_json(text: str) -> dict[Measure, ChosenLimit]:
     """Return the limits that `limits_to_json` wrote."""
     return {Measure(word): ChosenLimit(**limit) for word, limit in json.loads(text).items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsInForce:
-    """The limits that an answer was computed with, and where they come from.
-
-    Attributes:
-        limits: The limits.
-        chosen: What was chosen privately, by measure; empty if all limits were given.
-        epsilon: The part of the answer's epsilon that choosing them cost; 0 if they were given or known already.
-    """
-
-    limits: Limits
-    chosen: Mapping[Measure, ChosenLimit] = field(default_factory=dict)
-    epsilon: float = 0.0
-
-    def sentences(self, plan: QueryPlan) -> list[str]:
-        """Return the limits in words, with what they leave out."""
-        plan_has_groups = bool(plan.keys)
-        in_groups = f" in at most {_counted(self.limits.groups_per_unit, 'group')}" if plan_has_groups else ""
-        if plan.sets:  # each row counts in every grouping
-            in_groups += " of all groupings together" if plan.in_total else " of each grouping"
-        if isinstance(self.limits, TotalLimits):
-            counted = f"a unit counts with at most {_counted(self.limits.rows_in_total, 'row')}{in_groups}"
-        else:
-            per_group = " per group" if plan_has_groups else ""
-            counted = f"a unit counts with at most {_counted(self.limits.rows_per_unit, 'row')}{per_group}{in_groups}"
-        if not self.chosen:
-            return [f"Limits, as you set them: {counted}. The answer leaves out the rest."]
-        paid = f"chosen privately at epsilon {self.epsilon:.3g}" if self.epsilon else "chosen by an earlier answer"
-        lines = [f"Limits, {paid}: {counted}."]
-        unused = Measure.ROWS_IN_A_GROUP if isinstance(self.limits, TotalLimits) else Measure.ROWS
-        for measure, choice in self.chosen.items():
-            if measure is unused:
-                continue
-            most = choice.beyond + choice.beyond_error
-            lines.append(
-                f"About {choice.beyond:,.0f} units, at most {most:,.0f} (95 %), have more than {choice.limit:,} "
-                f"{measure.value}. One of them could hold any number. Intervals do not cover what is beyond the limit."
-            )
-        return lines

@@ -1,0 +1,251 @@
+"""What is chosen privately before an answer: limits on contributions, and bounds of columns that nobody declared.
+
+One share of epsilon pays for all of it. What is chosen is public from then on. Further queries about the same rows use
+it again for free: limits if they also have the same groups, bounds whatever their groups are. Without a budget, the
+table remembers choices; with one, its ledger stores them, since one budget has not paid for what another one bought.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from hush.accounting import ComposedEvent, Event
+from hush.accounting.budget import Budget, Charge, run_sealed
+from hush.guarantee import Guarantee
+from hush.randomness import RandomSource
+from hush.sql.answer.choices.bounds import (
+    BINS,
+    BoundsPlan,
+    LearnedBounds,
+    bounds_from_json,
+    bounds_to_json,
+    plan_bounds,
+)
+from hush.sql.answer.choices.left_out import LeftOut
+from hush.sql.answer.choices.limits import LimitsPlan, Measure, limits_from_json, limits_to_json, plan_limits
+from hush.sql.engines.views import BoundedViews
+from hush.sql.syntax.expression import Expr
+from hush.sql.write.dialects import dialect_named
+from hush.sql.write.plan import QueryPlan
+from hush.sql.write.text import write_expression
+from hush.statistics.noise import NUM_LEVELS, ChosenLimit
+
+Key = tuple[str, ...]
+# Runs a choice once it is charged; returns its text, and whether it was charged now. What it takes: the event, its
+# epsilon, the question and the choice.
+StoredCharge = Callable[[Event, float, Key, Callable[[], str]], tuple[str, bool]]
+_HISTOGRAMS = 2  # of a column: of least and of greatest values
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicesPlan:
+    """How limits and bounds are chosen, fixed before data are read.
+
+    Attributes:
+        limits: How limits are chosen; None if they are given or known.
+        bounds: How the bounds of each column are learned that nobody declared and nobody learned before.
+    """
+
+    limits: LimitsPlan | None
+    bounds: tuple[BoundsPlan, ...]
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to choose."""
+        return self.limits is not None or bool(self.bounds)
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of all choices together."""
+        limits = 0.0 if self.limits is None else self.limits.noise.epsilon
+        return limits + sum(column.noise.epsilon for column in self.bounds)
+
+    @property
+    def event(self) -> Event:
+        """What all choices cost together."""
+        limits = () if self.limits is None else (self.limits.event,)
+        return ComposedEvent((*limits, *(column.event for column in self.bounds)))
+
+
+def plan_choices(measures: tuple[Measure, ...], columns: Mapping[Expr, str], epsilon: float) -> ChoicesPlan:
+    """Return how choices are made at an epsilon, of which each histogram of units gets the same part.
+
+    Where bounds are learned, that part is a third, a sixth, a twelfth and so on. A budget knows a choice by its noise:
+    if the part followed the number of histograms exactly, a query with one more column would pay for all choices anew.
+
+    Args:
+        measures: What units are counted by, to choose limits.
+        columns: The names of the columns whose bounds have to be learned.
+        epsilon: The most epsilon of all choices together.
+    """
+    histograms = len(measures) + _HISTOGRAMS * len(columns)
+    parts = max(histograms, 1) if not columns else 3 * 2 ** math.ceil(math.log2(max(histograms / 3, 1)))
+    limits = plan_limits(measures, epsilon * len(measures) / parts) if measures else None
+    column_epsilon = epsilon * _HISTOGRAMS / parts
+    return ChoicesPlan(limits, tuple(plan_bounds(column, name, column_epsilon) for column, name in columns.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Limits and bounds that were chosen privately.
+
+    Attributes:
+        limits: What was chosen by measure.
+        bounds: What was learned by column.
+        paid: The epsilon that this answer pays for the bounds of columns, and for limits (None).
+        events: What that costs.
+    """
+
+    limits: Mapping[Measure, ChosenLimit] = field(default_factory=dict)
+    bounds: Mapping[Expr, LearnedBounds] = field(default_factory=dict)
+    paid: Mapping[Expr | None, float] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+
+    def left_out(self, *, in_total: bool) -> LeftOut:
+        """Return what is expected to be beyond the limits, of rows in total or in each group, as whole numbers."""
+        expected = {measure: float(round(choice.expected)) for measure, choice in self.limits.items()}
+        rows = expected.get(Measure.ROWS if in_total else Measure.ROWS_IN_A_GROUP, 0.0)
+        return LeftOut(rows=rows, units=expected.get(Measure.GROUPS, 0.0))
+
+
+@dataclass(slots=True)
+class Chooser:
+    """Makes choices, and remembers those of queries without a budget.
+
+    Attributes:
+        views: The views on the engine.
+        limits: Chosen limits, by rows, groups and what was measured.
+        bounds: Learned bounds, by rows and column.
+    """
+
+    views: BoundedViews
+    limits: dict[Key, Mapping[Measure, ChosenLimit]] = field(default_factory=dict)
+    bounds: dict[Key, LearnedBounds] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Forget all choices."""
+        self.limits.clear()
+        self.bounds.clear()
+
+    def known(self, plan: QueryPlan, measures: tuple[Measure, ...]) -> Choices:
+        """Return what earlier queries without a budget have chosen of all that a plan needs."""
+        bounds = {column: self.bounds.get(_column_key(plan, column)) for column in plan.undeclared}
+        return Choices(
+            limits=self.limits.get(_limits_key(plan, measures), {}),
+            bounds={column: learned for column, learned in bounds.items() if learned is not None},
+        )
+
+    def choose(
+        self,
+        plan: QueryPlan,
+        choices_plan: ChoicesPlan,
+        known: Choices,
+        source: RandomSource,
+        charge: StoredCharge | None = None,
+    ) -> Choices:
+        """Return all choices of a query. Those that have to be paid for are made now.
+
+        Args:
+            plan: The query's plan, within any limits and bounds.
+            choices_plan: How choices are made.
+            known: What is known already.
+            source: The random source.
+            charge: Charges a budget, which stores choices; None without a budget.
+        """
+        limits, bounds, payments = known.limits, dict(known.bounds), _Payments(charge)
+        limits_plan = choices_plan.limits
+        if limits_plan is not None:
+            key = _limits_key(plan, limits_plan.measures)
+            choose = partial(self._choose_limits, plan, limits_plan, source)
+            limits = limits_from_json(payments.run(None, limits_plan, ("limits", *key), choose))
+        for column_plan in choices_plan.bounds:
+            key = _column_key(plan, column_plan.column)
+            learn = partial(self._learn, plan, column_plan, source)
+            text = payments.run(column_plan.column, column_plan, ("bounds", *key), learn)
+            bounds[column_plan.column] = bounds_from_json(text)
+        return Choices(limits, bounds, payments.epsilons, tuple(payments.events))
+
+    def remember(self, plan: QueryPlan, choices_plan: ChoicesPlan, choices: Choices) -> None:
+        """Remember choices that no budget stores. Call it when the answer that reports their cost is there."""
+        if choices_plan.limits is not None:
+            self.limits[_limits_key(plan, choices_plan.limits.measures)] = choices.limits
+        for column_plan in choices_plan.bounds:
+            column = column_plan.column
+            self.bounds[_column_key(plan, column)] = choices.bounds[column]
+
+    def _choose_limits(self, plan: QueryPlan, limits_plan: LimitsPlan, source: RandomSource) -> str:
+        """Return limits as JSON, from the engine's exact counts."""
+        return limits_to_json(limits_plan.choose(self.views.levels(plan, NUM_LEVELS), source))
+
+    def _learn(self, plan: QueryPlan, column_plan: BoundsPlan, source: RandomSource) -> str:
+        """Return the bounds of a column as JSON, from the engine's exact counts."""
+        counts = self.views.extremes(plan, column_plan.column, BINS.edges.tolist())
+        return bounds_to_json(column_plan.learn(counts, source))
+
+
+class _Payments:
+    """Runs choices, and adds up what they cost this answer."""
+
+    def __init__(self, charge: StoredCharge | None) -> None:
+        self._charge = charge
+        self.epsilons: dict[Expr | None, float] = {}
+        self.events: list[Event] = []
+
+    def run(
+        self, column: Expr | None, choice: LimitsPlan | BoundsPlan, question: Key, choose: Callable[[], str]
+    ) -> str:
+        """Return a choice as JSON, and note its cost unless a budget has stored it."""
+        epsilon = choice.noise.epsilon
+        if self._charge is None:
+            text, is_new = choose(), True
+        else:
+            text, is_new = self._charge(choice.event, epsilon, question, choose)
+        if is_new:
+            self.epsilons[column] = epsilon
+            self.events.append(choice.event)
+        return text
+
+
+def stored_charge(
+    budget: Budget,
+    claim: Callable[[Event, float], tuple[Guarantee, Event]],
+    details: tuple[object, ...],
+    parts: tuple[str, ...],
+) -> StoredCharge:
+    """Return a way to charge choices to a budget.
+
+    Args:
+        budget: The budget.
+        claim: Returns the guarantee of a choice, and its event, qualified by what it protects and assumes.
+        details: What choices depend on besides the rows: declarations, and the epsilon of all choices together. It is
+            not that of one choice: what a first query has chosen with more of it is good for further queries.
+        parts: The parts of the table whose rows are read.
+    """
+
+    def charge(event: Event, epsilon: float, question: Key, choose: Callable[[], str]) -> tuple[str, bool]:
+        was_run = []
+
+        def run() -> str:
+            was_run.append(True)
+            return choose()
+
+        text = json.dumps([*question, *map(repr, details)])
+        request = Charge(
+            event=claim(event, epsilon)[1], purpose=f"contribution {question[0]}", question=text, parts=parts
+        )
+        return run_sealed(budget, request, run), bool(was_run)
+
+    return charge
+
+
+def _limits_key(plan: QueryPlan, measures: tuple[Measure, ...]) -> Key:
+    """Return what chosen limits depend on: a query's rows and groups, and what is measured."""
+    return (plan.fingerprint(), *measures)
+
+
+def _column_key(plan: QueryPlan, column: Expr) -> Key:
+    """Return what learned bounds depend on: a query's rows, and the column."""
+    return (plan.rows_fingerprint(), write_expression(column, dialect_named("duckdb")))
