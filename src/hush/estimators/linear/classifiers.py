@@ -199,7 +199,7 @@ class PrivateLogisticRegression(_LinearClassifier):
     >>> X = X[:, [0, 1]] / [30.0, 40.0]  # a public scale
     >>> model = PrivateLogisticRegression(epsilon=5.0, data_norm=1.5, classes=[0, 1], source=TestSource(1)).fit(X, y)
     >>> print(model.guarantee_)
-    NOT PRIVATE, made with test randomness: epsilon <= 5, delta = 0 per example (add-or-remove), by PrivateLogisticRegression
+    NOT PRIVATE, made with test randomness: epsilon <= 5, delta = 0 per example (add-or-remove), by Private...
     >>> model.score(X, y) > 0.8
     True
     """

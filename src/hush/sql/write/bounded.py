@@ -148,7 +148,8 @@ def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release:
         f"SELECT DISTINCT * FROM ({_in_kept_groups(plan, dialect, f'{value} AS v', 't.v')}) AS f WHERE v IS NOT NULL"
     )
     rank = dialect.rank([*_ranked_units(plan), *keys, "v"], ranking_key)
-    number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, v) AS n"
+    group = ", ".join([*units, *_partition_names(plan, dialect)])
+    number = f"ROW_NUMBER() OVER (PARTITION BY {group} ORDER BY {rank}, v) AS n"
     most = f"LEAST(counted, {release.upper})" if plan.in_total else str(release.upper)
     group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     shown = ", ".join([*keys, "COUNT(DISTINCT v) AS amount"])
