@@ -73,6 +73,7 @@ PLANS = {
     "EXISTS (SELECT 1 FROM Visits o WHERE o.who = v.who AND o.cost < v.cost) GROUP BY who) AS q WHERE a OR b",
     "Windows of a unit": "SELECT COUNT(*), COUNT(DISTINCT last) FROM (SELECT LAG(day) OVER (PARTITION BY who, cost "
     "ORDER BY n DESC NULLS FIRST) AS last, SUM(cost) OVER (PARTITION BY who) AS s FROM Visits) AS q WHERE s > 3",
+    "Groupings": "SELECT flag, n, COUNT(*) FROM Visits GROUP BY ROLLUP (flag, n)",
     "Per unit": "SELECT COUNT(*) FROM (SELECT who, SUM(cost) AS total, COUNT(DISTINCT note) AS k, MAX(day) AS last "
     "FROM Visits GROUP BY who) AS q WHERE total > 3 AND k > 1",
 }
