@@ -243,6 +243,8 @@ WORDS = {
         ("EXTRACT(ISOWEEK FROM day)", "EXTRACT(WEEK FROM day)"),
         ('IF(note = "x", `n`, 0)', "IF(note = 'x', n, 0)"),
         ("LENGTH(note)", "LENGTH(note)"),
+        ("DATE_DIFF(day, DATE '2024-01-01', DAY)", "DATE_DIFF('day', DATE '2024-01-01', day)"),
+        ("STRPOS(note, 'x')", "STRPOS(note, 'x')"),
     ],
     "snowflake": [
         ("DATE_TRUNC(MONTH, day)", "DATE_TRUNC('month', day)"),
@@ -251,10 +253,15 @@ WORDS = {
         ("DAYOFWEEKISO(day)", "EXTRACT(ISODOW FROM day)"),
         ("ROUND(cost, 1)", "ROUND(cost, 1)"),
         ("SUBSTR(note, 2, 3)", "SUBSTRING(note, 2, 3)"),
+        ("SPLIT_PART(note, '-', 2)", "SPLIT_PART(note, '-', 2)"),
+        ("CHARINDEX('x', note)", "STRPOS(note, 'x')"),
+        ("DATEDIFF(DAY, DATE '2024-01-01', day)", "DATE_DIFF('day', DATE '2024-01-01', day)"),
     ],
     "databricks": [
         ("DATE_TRUNC('MONTH', at)", "DATE_TRUNC('month', at)"),
         ("CAST(note AS STRING)", "note"),
+        ("CONCAT_WS('-', note, n)", "CONCAT_WS('-', note, n)"),
+        ("INSTR(note, 'x')", "STRPOS(note, 'x')"),
         ("EXTRACT(DAYOFWEEK_ISO FROM day)", "EXTRACT(ISODOW FROM day)"),
         ("day < TIMESTAMP '2024-01-01 00:00:01'", "day < TIMESTAMP '2024-01-01 00:00:01'"),
     ],
@@ -264,6 +271,8 @@ WORDS = {
         ("DAYOFMONTH(day)", "DAY(day)"),
         ("DAYOFYEAR(day)", "EXTRACT(DAYOFYEAR FROM day)"),
         ("CONCAT(note, 'x')", "note || 'x'"),
+        ("LOCATE('x', note)", "STRPOS(note, 'x')"),
+        ("DATEDIFF(day, DATE '2024-01-01')", "DATE_DIFF('day', DATE '2024-01-01', day)"),
         ('note = "x"', "note = 'x'"),
     ],
 }
