@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.per_unit import unit_aggregate
-from hush.sql.read.tables import column_of
+from hush.sql.read.relations.tables import column_of
 from hush.sql.read.translator import Hook, Translator
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.relation import Origin, WindowClause, sources_of
