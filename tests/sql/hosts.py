@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import duckdb
 
 from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
+from hush.errors import Unsupported
 from hush.sql.engines.connections import ConnectionEngine
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.engine import Engine
@@ -361,6 +362,21 @@ def planned(text: str, engine: Engine, **limits: int) -> QueryPlan:
     kind = TotalLimits if "rows_in_total" in limits else ContributionLimits
     grammar = getattr(engine, "grammar", engine.dialect)
     return plan_query(text, tables=described(engine), limits=kind(**limits), dialect=grammar)
+
+
+def planned_alike(text: str, engine: Engine) -> QueryPlan:
+    """Return a plan that drops no group and no distinct value: engines choose them by hashes of their own."""
+    plan = planned(text, engine, groups_per_unit=10_000, rows_per_unit=3)
+    return planned(text, engine, groups_per_unit=10_000, rows_per_unit=10_000) if plan.distinct_counts else plan
+
+
+def is_written(plan: QueryPlan, engine: Engine) -> bool:
+    """Return whether the engine's dialect has all operations of a plan, which may be planned for another dialect."""
+    try:
+        plan.sql(engine.dialect, ranking_key=bytes(16))
+    except Unsupported:
+        return False
+    return True
 
 
 def total_changes(plan: QueryPlan, before: dict[str, dict[Any, int]], after: dict[str, dict[Any, int]]) -> list[str]:

@@ -22,7 +22,7 @@ from hush.sql.engines.views import exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
-from sql.hosts import OnDuckDB, OnMariaDB, OnPostgres, OnSpark
+from sql.hosts import OnDuckDB, OnMariaDB, OnPostgres, OnSpark, is_written
 from sql.transpiled import WAREHOUSES, OnWarehouse
 
 COLUMNS = (
@@ -353,7 +353,8 @@ def test_functions_of_a_row(theme: str, host: Any, native: Any, ranking_key: byt
 
 
 def test_spellings_of_a_dialect(host: Any, native: Any, ranking_key: bytes) -> None:
-    check_functions(SPELLINGS[host.engine.dialect] or ["d - 3"], host, native, ranking_key)
+    grammar = getattr(host.engine, "grammar", host.engine.dialect)
+    check_functions(SPELLINGS[grammar] or ["d - 3"], host, native, ranking_key)
 
 
 def check_functions(
@@ -361,6 +362,10 @@ def check_functions(
 ) -> None:
     """Check the values of functions. Each row is a group of its own, whose further keys are the values."""
     cases = [(case, case) if isinstance(case, str) else case for case in texts]
+    ones = [plan(f"SELECT {text} AS k, COUNT(*) FROM f GROUP BY k", host, dialect) for text, _ in cases]
+    cases = [case for case, one in zip(cases, ones, strict=True) if is_written(one, host.engine)]
+    if not cases:
+        pytest.skip("refused by name: sql.write.test_warehouses")
     names = [f"k{index}" for index in range(len(cases))]
     keys = ", ".join(f"{text} AS {name}" for name, (text, _) in zip(names, cases, strict=True))
     query = plan(f"SELECT r, {keys}, COUNT(*) AS n FROM f GROUP BY {', '.join(['r', *names])}", host, dialect)
@@ -385,6 +390,8 @@ def test_windows(host: Any, native: Any, ranking_key: bytes) -> None:
     windows = ", ".join(text.format("PARTITION BY who") + f" AS k{n}" for n, text in enumerate(WINDOWS))
     names = ", ".join(f"k{n}" for n in range(len(WINDOWS)))
     query = plan(f"SELECT r, {names}, COUNT(*) FROM (SELECT r, {windows} FROM two) AS t GROUP BY r, {names}", host)
+    if not is_written(query, host.engine):
+        pytest.skip("refused by name: sql.write.test_warehouses")
     groups = exact_groups(query, host.engine, ranking_key=ranking_key)
     actual = {row[0]: row[1:-1] for row in query.answer((group.keys, group.sums) for group in groups)}
     rows = native.execute(f"SELECT r, {windows} FROM two").fetchall()

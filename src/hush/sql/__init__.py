@@ -48,9 +48,9 @@ numbers.
 
 Databases are PostgreSQL, DuckDB, MySQL, MariaDB, BigQuery, Snowflake and Databricks. All but the first two compute only
 with the first 10,000 characters of a text (MySQL and MariaDB: 250), and numbers stop at 1e101, which counts as missing.
-BigQuery, MySQL and MariaDB have no LEAST and GREATEST of texts and dates. None of the five has intervals, differences
-of dates, or text functions beyond LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT and CONCAT. SQLite is refused: its
-columns hold values of any type, and its sums raise.
+None of the five adds intervals to dates, or has LAST_DAY. BigQuery, MySQL and MariaDB have no LEAST and GREATEST of
+texts and dates, and no SPLIT_PART; BigQuery and Snowflake no CONCAT_WS; MariaDB no windows in subqueries. SQLite is
+refused: its columns hold values of any type, and its sums raise.
 
 The ideas of the package:
 

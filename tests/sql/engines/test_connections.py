@@ -31,9 +31,11 @@ from sql.hosts import (
     check_constants,
     contents,
     fill,
+    is_written,
     largest_change,
     many_rows,
     planned,
+    planned_alike,
 )
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
@@ -133,10 +135,11 @@ def test_groups_are_the_same_as_on_duckdb(host: Any, ranking_key: bytes) -> None
     reference = OnDuckDB()
     fill(reference)
     for text in [*QUERIES, *TREES]:
-        actual, expected = [
-            contents(planned(text, engine, groups_per_unit=10_000, rows_per_unit=3), engine, ranking_key)
-            for engine in (host.engine, reference.engine)
-        ]
+        plans = [(planned_alike(text, engine), engine) for engine in (host.engine, reference.engine)]
+        if not is_written(*plans[0]):
+            assert "LAST_DAY" in text or "SPLIT_PART" in text or "ROW_NUMBER" in text
+            continue
+        actual, expected = [contents(plan, engine, ranking_key) for plan, engine in plans]
         assert actual == expected, text
 
 
@@ -145,6 +148,7 @@ def test_groups_are_the_same_as_on_duckdb(host: Any, ranking_key: bytes) -> None
 def test_one_unit_changes_no_more_than_its_bounds(name: str, host: Any, ranking_key: bytes) -> None:
     """No answer fails, either: a driver has to read all values."""
     plans = [planned(text, host.engine, groups_per_unit=2, rows_per_unit=2) for text in QUERIES]
+    plans = [plan for plan in plans if is_written(plan, host.engine)]
     before = [contents(plan, host.engine, ranking_key) for plan in plans]
     for table, rows in INTRUDERS[name]().items():
         host.add(table, rows)

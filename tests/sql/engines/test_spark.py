@@ -9,7 +9,17 @@ import pytest
 from hush.errors import InvalidArgument
 from hush.sql import EngineFailed
 from hush.sql.engines.spark import SparkEngine
-from sql.hosts import COMMANDS, QUERIES, OnDuckDB, OnSpark, check_constants, contents, fill, keeps_two_units, planned
+from sql.hosts import (
+    COMMANDS,
+    QUERIES,
+    OnDuckDB,
+    OnSpark,
+    check_constants,
+    contents,
+    fill,
+    keeps_two_units,
+    planned_alike,
+)
 
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
 
@@ -25,9 +35,7 @@ def test_compiled_plans_have_the_same_groups(spark_session: Any, ranking_key: by
         for name, value in COMPILED.items():
             spark_session.conf.set(name, value)
         for text in QUERIES[::6]:
-            plans = [
-                (planned(text, e, groups_per_unit=10_000, rows_per_unit=3), e) for e in (host.engine, reference.engine)
-            ]
+            plans = [(planned_alike(text, e), e) for e in (host.engine, reference.engine)]
             actual, expected = [contents(plan, engine, ranking_key) for plan, engine in plans]
             assert actual == expected, text
     finally:

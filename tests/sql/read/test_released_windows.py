@@ -23,7 +23,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people GROUP BY age QUALIFY SUM(income) OVER () > 3", "neither a key"),
     (
         "SELECT COUNT(*) FROM (SELECT user_id, RANK() OVER (ORDER BY age) AS r FROM people) AS t",
-        "over rows are refused",
+        "one of a single unit's rows",
     ),
     ("SELECT COUNT(*) FROM (SELECT user_id FROM people QUALIFY 1 = 1) AS t", "over rows are refused"),
     ("SELECT COUNT(*) FROM (SELECT user_id FROM people OFFSET 1) AS t", "OFFSET in a subquery is refused"),

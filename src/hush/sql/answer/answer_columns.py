@@ -77,6 +77,8 @@ def written(value: Any) -> str:
     >>> written(1234.5678), written(1234567.0), written(None), written("a\x1b[2J") == "a\ufffd[2J"
     ('1234.57', '1234567', 'NULL', True)
     """
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
     shown = without_decimals(value)
     if shown is None:
         return "NULL"

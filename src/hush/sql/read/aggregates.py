@@ -158,7 +158,7 @@ class AggregateRequests:
 
     def paired(self, kind: str, sample: bool, node: exp.Binary) -> Request:
         """Return the request of CORR(x, y) and the like, over rows where neither is missing."""
-        self._refuse.unless_only(node, "this", "expression")
+        self._refuse.unless_only(node, "this", "expression", "null_on_zero_variance")
         first, second = self._centred(node.this), self._centred(node.expression)
         factors = (_unless_missing(first, second), _unless_missing(second, first))
         return Request(kind, numeric("mul", first, second), sample=sample, factors=factors)

@@ -22,9 +22,9 @@ from hush.sql.read import rules as rules  # fills the allow-list of the translat
 from hush.sql.read.aggregates import AggregateRequests, Bounds
 from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
+from hush.sql.read.relations.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.released_windows import ordering, released_window
 from hush.sql.read.shorthand import expand
-from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.output import Order, can_evaluate

@@ -371,8 +371,9 @@ _ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Right: ("this", "expression", "negative_length_returns_empty"),
     exp.Trim: ("this", "position"),
     exp.Trunc: ("this",),
-    exp.StrPosition: ("this", "substr"),
-    exp.SplitPart: ("this", "delimiter", "part_index"),
+    # What Snowflake does with positions and parts of 0 and with empty separators, none of which the rules take.
+    exp.StrPosition: ("this", "substr", "clamp_position"),
+    exp.SplitPart: ("this", "delimiter", "part_index", "part_index_zero_as_one", "empty_delimiter_returns_whole"),
     exp.Replace: ("this", "expression", "replacement"),
     exp.ConcatWs: ("expressions", "safe", "coalesce", "flatten"),
     exp.LastDay: ("this",),

@@ -56,7 +56,9 @@ class Refuser:
         for part in (expression, *expression.args):
             if self._writes is not None and not self._writes(part):
                 what = f"{part.op.upper()} of {part.kind.value} values is not supported on {self._engine}"
-                raise self(node, what, "Write CASE WHEN ... THEN ... END")
+                extreme = part.op in ("least", "greatest")
+                advice = "Write CASE WHEN ... THEN ... END" if extreme else "Compute it in a view of the database"
+                raise self(node, what, advice)
 
     def at(self, offset: int, what: str, *advice: str) -> QueryRefused:
         """Return the refusal of what stands at an offset in the text, for the caller to raise."""

@@ -144,7 +144,8 @@ def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release:
         f"SELECT DISTINCT * FROM ({_in_kept_groups(plan, dialect, f'{value} AS v', 't.v')}) AS f WHERE v IS NOT NULL"
     )
     rank = dialect.rank([*_ranked_units(plan), *keys, "v"], ranking_key)
-    number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, v) AS n"
+    group = ", ".join([*units, *_partition_names(plan, dialect)])
+    number = f"ROW_NUMBER() OVER (PARTITION BY {group} ORDER BY {rank}, v) AS n"
     most = f"LEAST(counted, {release.upper})" if plan.in_total else str(release.upper)
     group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     shown = ", ".join([*keys, "COUNT(DISTINCT v) AS amount"])
@@ -194,10 +195,10 @@ def _raw_layer(plan: QueryPlan, writer: RelationWriter, dialect: Dialect) -> str
     keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(of_rows)]
     values = [f"{write_expression(value, dialect)} AS v{index}" for index, value in enumerate(plan.values)]
     rows = writer.select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where)
-    return _in_every_set(plan, rows) if plan.sets else rows
+    return _in_every_set(plan, rows, dialect) if plan.sets else rows
 
 
-def _in_every_set(plan: QueryPlan, rows: str) -> str:
+def _in_every_set(plan: QueryPlan, rows: str, dialect: Dialect) -> str:
     """Return each row once for each grouping set, with the keys of that set and its number as the last key.
 
     A unit's rows are still its own, and its contributions are bounded after this.
@@ -208,8 +209,8 @@ def _in_every_set(plan: QueryPlan, rows: str) -> str:
         numbers = ", ".join(str(number) for number, keys in enumerate(plan.sets) if index in keys)
         items.append(f"(CASE WHEN s.i IN ({numbers}) THEN q.k{index} END) AS k{index}")
     items += [f"s.i AS k{last}", *(f"q.v{index}" for index in range(len(plan.values)))]
-    listed = ", ".join(f"({number})" for number in range(len(plan.sets)))
-    return f"SELECT {', '.join(items)} FROM ({rows}) AS q CROSS JOIN (VALUES {listed}) AS s(i)"
+    sets = dialect.public_list("s", [str(number) for number in range(len(plan.sets))])
+    return f"SELECT {', '.join(items)} FROM ({rows}) AS q CROSS JOIN {sets}"
 
 
 def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:

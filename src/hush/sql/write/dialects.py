@@ -99,6 +99,9 @@ _PLUMBING = {
     "same": "{0} IS NOT DISTINCT FROM {1}",
     "partition_number": "{0}",
     "join_texts": "({0} || {1})",
+    "join_present": "CONCAT_WS({0})",
+    "nulls_first": "{0} {1} NULLS FIRST",
+    "nulls_last": "{0} {1} NULLS LAST",
     "substring": "SUBSTRING({0}, {1}, {2})",
     "bool_text": "CAST({0} AS [text])",
     "date_text": "CAST({0} AS [text])",
@@ -315,10 +318,6 @@ class Dialect:
         return expression.op not in self.missing
 
 
-_NOT_IN_WAREHOUSES = frozenset(
-    {"ltrim", "rtrim", "position", "days_between", "right", "split_part", "replace", "shift", "concat_ws"}
-    | {"integer_text", "all_of", "any_of"}
-)
 _FIRST, _LAST = date(1, 1, 8), date(9999, 12, 31)
 _COLUMNS = {ColumnKind.BOOL: "bool_column", ColumnKind.INT: "int_column", ColumnKind.TEXT: "text_column"}
 _DOUBLED_QUOTES: Mapping[str, str] = {"'": "''"}
@@ -386,7 +385,6 @@ DIALECTS: Mapping[str, Dialect] = {
     **{
         name: _dialect(
             name,
-            missing=_NOT_IN_WAREHOUSES,
             **{**options, "templates": {**(_SPARK if name == "databricks" else {}), **templates}},
         )
         for name, (options, templates) in WAREHOUSES.items()

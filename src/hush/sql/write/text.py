@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 
 from hush.data.tables.catalog import ColumnKind
+from hush.errors import Unsupported
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for
 from hush.sql.syntax.relation import (
@@ -38,6 +39,8 @@ def write_expression(expression: Expr, dialect: Dialect) -> str:
     >>> write_expression(numeric("div", age, numeric("neg", age)), DIALECTS["duckdb"])
     '(r1.c0 / NULLIF((-r1.c0), 0))'
     """
+    if expression.op in dialect.missing:  # a query is refused before, unless it is planned for another engine
+        raise Unsupported(f"{expression.op.upper()} is not supported on {dialect.name}", "Compute it in a view")
     writer = _WRITERS.get(expression.op)
     if writer is not None:
         return writer(expression, dialect)
@@ -293,7 +296,8 @@ def _concat(expression: Expr, dialect: Dialect) -> str:
 
 def _concat_ws(expression: Expr, dialect: Dialect) -> str:
     """Return texts joined with a separator between them; those that are NULL are left out."""
-    return f"CONCAT_WS({', '.join(write_expression(operand, dialect) for operand in expression.args)})"
+    texts = ", ".join(write_expression(operand, dialect) for operand in expression.args)
+    return dialect.templates["join_present"].format(texts)
 
 
 def _sum_or_mean(expression: Expr, dialect: Dialect, over: str = "") -> str:
@@ -315,11 +319,11 @@ def _window(expression: Expr, dialect: Dialect) -> str:
     """Return a function of a window of one unit's rows: the plan partitions by the unit, whatever the query says."""
     function, *rest = expression.args
     window: WindowClause = expression.value
-    texts = [write_expression(operand, dialect) for operand in rest]
-    partition = [f"{window.unit}.u0", *texts[: window.num_parts]] if window.unit else texts[: window.num_parts]
-    directions = zip(texts[window.num_parts :], window.directions, strict=True)
+    partition = [_partition(operand, dialect) for operand in rest[: window.num_parts]]
+    partition = [f"{window.unit}.u0", *partition] if window.unit else partition
     clauses = [f"PARTITION BY {', '.join(partition)}"] if partition else []
-    order = ", ".join(f"{text} {direction}" for text, direction in directions)
+    directions = zip(rest[window.num_parts :], window.directions, strict=True)
+    order = ", ".join(_ordered(write_expression(operand, dialect), words, dialect) for operand, words in directions)
     clauses += [f"ORDER BY {order}"] if order else []
     over = f" OVER ({' '.join(clauses)})"
     if function.op in ("sum_of", "mean_of"):
@@ -327,6 +331,20 @@ def _window(expression: Expr, dialect: Dialect) -> str:
     operands = [write_expression(operand, dialect) for operand in function.args]
     text = _WINDOW_FUNCTIONS[function.op].format(*operands, over=over, offset=function.value)
     return f"CAST({text} AS {dialect.double})" if function.op in _COUNTS else text
+
+
+def _partition(operand: Expr, dialect: Dialect) -> str:
+    """Return an expression of PARTITION BY, which takes no numbers on some engines. -0.0 equals 0.0."""
+    text, template = write_expression(operand, dialect), dialect.templates["partition_number"]
+    if operand.kind is not ColumnKind.FLOAT or template == "{0}":
+        return text
+    return template.format(f"({text} + {dialect.real(0.0)})")
+
+
+def _ordered(text: str, direction: str, dialect: Dialect) -> str:
+    """Return an expression of ORDER BY with its direction, such as DESC NULLS LAST."""
+    way, _, nulls = direction.partition(" NULLS ")
+    return dialect.templates[f"nulls_{nulls.lower()}"].format(text, way)
 
 
 def _nested(expression: Expr, dialect: Dialect) -> str:

@@ -57,6 +57,16 @@ _EXTREMES = {
     "greatest_integer": f"NULLIF(GREATEST({{0}}), {_NEVER_GREATEST})",
 }
 _UNORDERED = frozenset({ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIME, ColumnKind.BOOL})
+# Engines may convert numbers to integers before they test them, so those that are none are NULL before.
+_INTEGER = "CAST(CASE WHEN ABS({0}) <= 9007199254740992 THEN {0} END AS [integer])"
+_ALL_OR_ANY = {
+    op: f"({function}(CASE WHEN {{0}} THEN 1 WHEN NOT {{0}} THEN 0 END) = 1)"
+    for op, function in (("all_of", "MIN"), ("any_of", "MAX"))
+}
+# BigQuery and MySQL cannot split texts such that a part that is not there is an empty text. Snowflake's CONCAT_WS does
+# not skip NULL, and BigQuery has none. Adding to the last days of the calendar raises on some of the five. MariaDB
+# 10.11 returns wrong values of several windows with different PARTITION BY.
+_NO_SHIFT = frozenset({"shift"})
 _LARGEST_TEXT = 10_000
 # MySQL sorts and groups by the first 1024 bytes of a text (max_sort_length): what is longer would equal other texts.
 _LARGEST_TEXT_OF_MYSQL = 250
@@ -65,8 +75,14 @@ _BIGQUERY = {
     **_ARITHMETIC,
     **_EXTREMES,
     "mod": "CAST(MOD(SAFE_CAST({0} AS BIGNUMERIC), NULLIF(SAFE_CAST({1} AS BIGNUMERIC), 0)) AS FLOAT64)",
+    **_ALL_OR_ANY,
     "ilike": "(LOWER({0}) LIKE LOWER({1}))",
     "trim": "TRIM({0}, ' ')",
+    "ltrim": "LTRIM({0}, ' ')",
+    "rtrim": "RTRIM({0}, ' ')",
+    "position": "CAST(STRPOS({0}, {1}) AS FLOAT64)",
+    "days_between": "CAST(DATE_DIFF({0}, {1}, DAY) AS FLOAT64)",
+    "integer_text": f"CAST({_INTEGER.replace('[integer]', 'INT64')} AS STRING)",
     "to_number": "(CASE WHEN SAFE_CAST({0} AS FLOAT64) BETWEEN -1e100 AND 1e100 THEN SAFE_CAST({0} AS FLOAT64) END)",
     "to_date": "(CASE WHEN SAFE_CAST({0} AS DATE) BETWEEN DATE '0001-01-08' AND DATE '9999-12-31' "
     "THEN SAFE_CAST({0} AS DATE) END)",
@@ -99,6 +115,10 @@ _BIGQUERY = {
 
 _SNOWFLAKE = {
     **_ARITHMETIC,
+    **_ALL_OR_ANY,
+    "position": "CAST(CHARINDEX({1}, {0}) AS DOUBLE)",
+    "days_between": "CAST(DATEDIFF(DAY, {1}, {0}) AS DOUBLE)",
+    "integer_text": f"CAST({_INTEGER.replace('[integer]', 'NUMBER(38, 0)')} AS VARCHAR)",
     "to_date": "(CASE WHEN TRY_TO_DATE({0}, 'YYYY-MM-DD') BETWEEN TO_DATE('0001-01-08', 'YYYY-MM-DD') "
     "AND TO_DATE('9999-12-31', 'YYYY-MM-DD') THEN TRY_TO_DATE({0}, 'YYYY-MM-DD') END)",
     "date_literal": "TO_DATE('{0}', 'YYYY-MM-DD')",
@@ -133,6 +153,8 @@ _DATABRICKS = {
     "sum": "TRY_SUM({0})",  # NULL where SUM raises
     "text_column": f"LEFT(CAST({{0}} AS STRING), {_LARGEST_TEXT})",
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
+    "join_present": f"LEFT(CONCAT_WS({{0}}), {_LARGEST_TEXT})",
+    "integer_text": f"CAST({_INTEGER.replace('[integer]', 'BIGINT')} AS STRING)",
 }
 
 _FIRST_OF_MONTH = "DATE_SUB(DATE({0}), INTERVAL DAYOFMONTH({0}) - 1 DAY)"
@@ -140,7 +162,13 @@ _MYSQL = {
     **_ARITHMETIC,
     **_EXTREMES,
     "ilike": "(LOWER({0}) LIKE LOWER({1}))",
+    **_ALL_OR_ANY,
     "length": "CAST(CHAR_LENGTH({0}) AS DOUBLE)",
+    "position": "CAST(LOCATE({1}, {0}) AS DOUBLE)",
+    "days_between": "CAST(DATEDIFF({0}, {1}) AS DOUBLE)",
+    "integer_text": f"(CONVERT(CAST({_INTEGER.replace('[integer]', 'SIGNED')} AS CHAR) USING utf8mb4)[collation])",
+    "nulls_first": "({0} IS NULL) DESC, {0} {1}",
+    "nulls_last": "({0} IS NULL), {0} {1}",
     "to_number": f"(CASE WHEN TRIM({{0}}) REGEXP {NUMBER_PATTERN} THEN CASE WHEN CAST(TRIM({{0}}) AS DOUBLE) "
     "BETWEEN -1e100 AND 1e100 THEN CAST(TRIM({0}) AS DOUBLE) END END)",
     "to_date": f"(CASE WHEN TRIM({{0}}) REGEXP {DATE_PATTERN} AND TRIM({{0}}) NOT LIKE '0000%' "
@@ -166,6 +194,7 @@ _MYSQL = {
     "integer": "CAST({0} AS SIGNED)",
     "same": "{0} <=> {1}",
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
+    "join_present": f"LEFT(CONCAT_WS({{0}}), {_LARGEST_TEXT_OF_MYSQL})",
     "public_list": "({0}) AS {1}",
     "public_first": "SELECT {0} AS i, {1} AS k",
     "public_next": " UNION ALL SELECT {0}, {1}",
@@ -190,6 +219,7 @@ _MYSQL_OPTIONS: Mapping[str, Any] = {
     "quote": "`",
     "ranking": "SHA2(CONCAT({2}), 256)",
     "unordered": _UNORDERED,
+    "missing": _NO_SHIFT | {"split_part"},
 }
 _PYTHON_ESCAPES = {"'": "\\'", "\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
@@ -205,6 +235,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA256(CONCAT({2}))",
             "escapes": _PYTHON_ESCAPES,
             "unordered": _UNORDERED,
+            "missing": _NO_SHIFT | {"split_part", "concat_ws"},
         },
         _BIGQUERY,
     ),
@@ -216,6 +247,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA2(CONCAT({2}), 256)",
             "escapes": {"'": "''", "\\": "\\\\"},
             "upper_names": True,
+            "missing": _NO_SHIFT | {"concat_ws"},
         },
         _SNOWFLAKE,
     ),
@@ -227,9 +259,17 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "quote": "`",
             "ranking": "XXHASH64({0})",
             "escapes": {"'": "\\'", "\\": "\\\\"},
+            "missing": _NO_SHIFT,
         },
         _DATABRICKS,
     ),
     "mysql": ({**_MYSQL_OPTIONS, "collation": " COLLATE utf8mb4_0900_bin"}, _MYSQL),
-    "mariadb": ({**_MYSQL_OPTIONS, "collation": " COLLATE utf8mb4_nopad_bin"}, _MYSQL),
+    "mariadb": (
+        {
+            **_MYSQL_OPTIONS,
+            "collation": " COLLATE utf8mb4_nopad_bin",
+            "missing": _MYSQL_OPTIONS["missing"] | {"window"},
+        },
+        _MYSQL,
+    ),
 }

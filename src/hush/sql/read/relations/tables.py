@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hush.data.tables.catalog import ROW, ColumnKind, PrivateTable, PublicTable, Through, kind_of
-from hush.sql.read.scope import find_column
+from hush.sql.read.relations.scope import find_column
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.relation import (
     Field,

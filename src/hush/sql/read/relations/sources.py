@@ -1,7 +1,7 @@
 """What a query reads: tables, joins, CTEs and subqueries.
 
 `Reader` turns a FROM clause into a typed tree (`hush.sql.syntax.relation`). It checks that each row of the result
-belongs to one unit: private tables are joined on their units only (`hush.sql.read.joins`), and a LEFT JOIN keeps no
+belongs to one unit: private tables are joined on their units only (`hush.sql.read.relations.joins`), and a LEFT JOIN keeps no
 rows of a public table that no unit matches.
 
 | FROM | rows belong to | condition |
@@ -30,7 +30,8 @@ from itertools import count
 from sqlglot import exp, parse_one
 
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, Through
-from hush.sql.read.joins import (
+from hush.sql.read.per_unit import is_aggregated, per_unit_select
+from hush.sql.read.relations.joins import (
     JOIN_ADVICE,
     NESTED_ADVICE,
     PUBLIC_ADVICE,
@@ -47,13 +48,12 @@ from hush.sql.read.joins import (
     reached,
     unmark_unit,
 )
-from hush.sql.read.nested import NestedReader
-from hush.sql.read.per_unit import is_aggregated, per_unit_select
-from hush.sql.read.scope import Scope, shortened
-from hush.sql.read.tables import column_of, referring, scan
+from hush.sql.read.relations.nested import NestedReader
+from hush.sql.read.relations.scope import Scope, shortened
+from hush.sql.read.relations.tables import column_of, referring, scan
+from hush.sql.read.relations.union import name_columns, union_all, union_parts
+from hush.sql.read.relations.windows import window_functions
 from hush.sql.read.translator import Translator
-from hush.sql.read.union import name_columns, union_all, union_parts
-from hush.sql.read.windows import window_functions
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.reasons import not_a_select, reason, unknown_function
 from hush.sql.syntax.refusal import Refuser

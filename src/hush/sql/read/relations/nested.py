@@ -24,16 +24,23 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.joins import NESTED_ADVICE, WIDE_SUBQUERY, aliases_above, check_comparable, equated_by, reached
 from hush.sql.read.per_unit import Grouping, is_aggregated, unit_aggregate
-from hush.sql.read.scope import Scope
-from hush.sql.read.tables import column_of
+from hush.sql.read.relations.joins import (
+    NESTED_ADVICE,
+    WIDE_SUBQUERY,
+    aliases_above,
+    check_comparable,
+    equated_by,
+    reached,
+)
+from hush.sql.read.relations.scope import Scope
+from hush.sql.read.relations.tables import column_of
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.relation import NamedRelation, NestedQuery, Origin, QueryRelation
 
 if TYPE_CHECKING:
-    from hush.sql.read.sources import Reader
+    from hush.sql.read.relations.sources import Reader
 
 NO_CONDITION = literal(True, ColumnKind.BOOL)
 _KINDS = (ColumnKind.INT, ColumnKind.FLOAT)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.scope import Scope, find_column
+from hush.sql.read.relations.scope import Scope, find_column
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.refusal import QueryRefused, Refuser

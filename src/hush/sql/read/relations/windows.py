@@ -16,12 +16,12 @@ from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.per_unit import unit_aggregate
-from hush.sql.read.tables import column_of
+from hush.sql.read.relations.tables import column_of
 from hush.sql.read.translator import Hook, Translator
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.reasons import reason
 from hush.sql.syntax.relation import Origin, WindowClause, sources_of
 
+_FUNCTION_ADVICE = "Use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN or MAX"
 _PART_ADVICE = "Write OVER (PARTITION BY unit ...)"
 
 
@@ -57,7 +57,9 @@ def _window(row: Translator, origin: Origin, node: exp.Window) -> Expr:
         raise row.refuse(node, "a rank needs ORDER BY within OVER", "Write OVER (PARTITION BY unit ORDER BY x)")
     window = WindowClause(owner.alias if owner else None, len(parts), tuple(direction for _, direction in order))
     args = (function, *parts, *[expression for expression, _ in order])
-    return Expr("window", function.kind, args, window, function.low, function.high, function.integral)
+    expression = Expr("window", function.kind, args, window, function.low, function.high, function.integral)
+    row.refuse.unless_written(node, expression)
+    return expression
 
 
 def _function(row: Translator, node: exp.Expr) -> Expr:
@@ -67,7 +69,7 @@ def _function(row: Translator, node: exp.Expr) -> Expr:
         return rule(row, node)
     aggregate = None if isinstance(node, exp.Window) else unit_aggregate(row, node)
     if aggregate is None or aggregate.op == "distinct_of":
-        raise row.refuse(node, *reason(exp.Window()))
+        raise row.refuse(node, "this is no function of a window in a subquery", _FUNCTION_ADVICE)
     return aggregate
 
 

@@ -10,6 +10,7 @@ import pytest
 from hush.sql import QueryRefused
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups
+from hush.sql.syntax.releases import Quantity
 from hush.sql.write.plan import QueryPlan
 
 AMOUNTS = "SELECT uid, amount FROM orders"
@@ -41,8 +42,15 @@ def test_bounds_and_units_follow_from_all_parts(planned: Callable[..., QueryPlan
     assert [(value.low, value.high) for value in plan.values] == [(0.0, 200_000.0)]
     with pytest.raises(QueryRefused, match="show single units"):
         planned(f"SELECT uid, COUNT(*) FROM ({AMOUNTS} UNION ALL SELECT user_id, income FROM people) AS t GROUP BY uid")
-    with pytest.raises(QueryRefused, match="DISTINCT unit"):
-        planned("SELECT COUNT(DISTINCT u) FROM (SELECT uid AS u FROM orders UNION ALL SELECT num FROM people) AS t")
+
+
+def test_a_column_is_one_value_per_unit_only_if_it_is_the_unit_in_all_parts(planned: Callable[..., QueryPlan]) -> None:
+    """A person has one id, and as many of other numbers as there are rows that count."""
+    for column, quantity, most in (("user_id", Quantity.UNITS, 1), ("num", Quantity.DISTINCT, 7)):
+        union = f"SELECT uid AS u FROM orders UNION ALL SELECT {column} FROM people"
+        for counted in ("u", "CASE WHEN u > 3 THEN u END"):
+            (release,) = planned(f"SELECT COUNT(DISTINCT {counted}) FROM ({union}) AS t", rows_per_unit=7).releases
+            assert (release.quantity, release.upper) == (quantity if counted == "u" else Quantity.DISTINCT, most)
 
 
 def test_without_limits_the_numbers_are_those_of_the_engine(

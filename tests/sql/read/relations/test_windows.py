@@ -36,10 +36,10 @@ def about(window: str, source: str = "people") -> str:
         ("LAG(age, 2000) OVER (PARTITION BY user_id ORDER BY day)", "from 0 to 1000"),
         ("LAG(age, 1, 7) OVER (PARTITION BY user_id ORDER BY day)", "DEFAULT is not supported"),
         ("NTILE(4) OVER (PARTITION BY user_id ORDER BY day)", "NTILE is not supported"),
-        ("COUNT(DISTINCT age) OVER (PARTITION BY user_id)", "window functions are refused"),
+        ("COUNT(DISTINCT age) OVER (PARTITION BY user_id)", "no function of a window"),
         ("MEDIAN(age) OVER (PARTITION BY user_id)", "not allowed here"),
-        ("SUM(SUM(age) OVER (PARTITION BY user_id)) OVER (PARTITION BY user_id)", "window functions are refused"),
-        ("FIRST_VALUE(age) IGNORE NULLS OVER (PARTITION BY user_id ORDER BY day)", "window functions are refused"),
+        ("SUM(SUM(age) OVER (PARTITION BY user_id)) OVER (PARTITION BY user_id)", "over rows are refused"),
+        ("FIRST_VALUE(age) IGNORE NULLS OVER (PARTITION BY user_id ORDER BY day)", "no function of a window"),
     ],
 )
 def test_refused(window: str, words: str, planned: Callable[..., QueryPlan]) -> None:
