@@ -193,3 +193,25 @@ def test_units_just_beyond_are_covered_more_often(connection: Any) -> None:
         wide += answer.intervals[0]["n"][0] <= truth <= answer.intervals[0]["n"][1]
         noise += answer.noise_intervals[0]["n"][0] <= truth <= answer.noise_intervals[0]["n"][1]
     assert wide > noise
+
+
+def test_a_fact_covers_all_groupings(connection: Any) -> None:
+    """Each row counts in each grouping, so a user with four rows counts with eight."""
+    text = "SELECT day, COUNT(*) AS n FROM usual GROUP BY ROLLUP (day)"
+    answer = said(connection, text, name="usual", rows_per_unit=MostRows(4))
+    assert answer.limits == (
+        "Limits, the most that a unit has, as you declared: a unit counts with at most 8 rows in at most 3 groups of "
+        "all groupings together.",
+        "Intervals (95 %) hold for the truth, if what you declared is right.",
+    )
+    assert [row[0] for row in answer.rows] == [0, 1, None]
+    for row, ends in zip(answer.rows, answer.intervals, strict=True):
+        assert ends["n"][0] < (4000 if row[0] is None else 2000) < ends["n"][1]
+
+
+def test_bounds_are_learned_once_for_all_groupings(connection: Any) -> None:
+    meals = table(connection, name="usual", rows_per_unit=4, groups_per_unit=2)
+    first = meals.sql("SELECT AVG(price) AS p FROM usual", epsilon=4.0, source=TestSource(1))
+    again = meals.sql("SELECT day, AVG(price) AS p FROM usual GROUP BY ROLLUP (day)", epsilon=4.0, source=TestSource(1))
+    assert "learned privately" in first.limits[1]
+    assert "learned by an earlier answer" in again.limits[1]

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.sql.answer.choices.bounds import BINS
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews
@@ -18,6 +19,8 @@ from hush.sql.write import plan as plan_module
 from hush.sql.write.dialects import Dialect
 from hush.sql.write.extremes import extremes_query
 from hush.sql.write.plan import QueryPlan
+from sql.hosts import OnDuckDB, fill
+from sql.transpiled import WAREHOUSES, OnWarehouse
 from sql.write.test_bounded import INTRUDERS
 
 EDGES = BINS.edges.tolist()
@@ -105,6 +108,10 @@ def test_bins_are_those_of_the_learner(new_world: Callable[[], Any], described: 
         ("SELECT SUM(LEAST(GREATEST(big, 0), 1)) FROM people", []),
         ("SELECT SUM(age) FILTER (WHERE big > 3) FROM people", []),
         ("SELECT AVG(CAST(note AS DOUBLE)) FROM people", ["note"]),
+        ("SELECT AVG(CAST(CONCAT('1', note) AS DOUBLE)) FROM people", ["note"]),
+        ("SELECT AVG(CAST(CONCAT('1', '2') AS DOUBLE)) FROM people", ["a constant text"]),
+        ("SELECT COUNT(DISTINCT big), APPROX_COUNT_DISTINCT(num) FROM people", []),
+        ("SELECT CORR(age, big), COVAR_POP(big, num) FROM people", ["big"]),
         ("SELECT flag, COUNT(*) FROM people GROUP BY flag HAVING AVG(big) > 3 ORDER BY SUM(big)", ["big"]),
     ],
 )
@@ -116,3 +123,19 @@ def test_only_what_is_added_up_needs_bounds(text: str, names: list[str], catalog
 def test_a_count_is_shared_with_the_average_of_its_column(catalog: Any) -> None:
     plan = plan_query("SELECT COUNT(big), AVG(big) FROM people", tables=catalog)
     assert len(plan.releases) == 2
+
+
+@pytest.mark.parametrize("dialect", WAREHOUSES)
+def test_extremes_are_the_same_as_on_duckdb(dialect: str) -> None:
+    """The text that learns bounds, on every dialect: the same units in the same bins."""
+    text = "SELECT SUM(income * num), AVG(CAST(score AS DOUBLE)), MEDIAN(price + big) FROM people WHERE age > 1"
+    counts = []
+    hosts: list[Any] = [OnDuckDB(), OnWarehouse(dialect)]
+    for host in hosts:
+        fill(host)
+        tables = Catalog({"people": PrivateTable(columns=host.engine.columns("people"), unit="user_id")})
+        plan = plan_query(text, tables=tables, dialect=host.engine.dialect)
+        counts.append([BoundedViews(host.engine).extremes(plan, column, EDGES) for column in plan.undeclared])
+    assert len(counts[0]) == 5
+    assert np.array_equal(*counts)
+    assert np.sum(counts[0]) > 0

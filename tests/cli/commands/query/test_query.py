@@ -54,7 +54,7 @@ def test_limits_are_chosen_and_reported(path: Path, capsys: pytest.CaptureFixtur
     printed = capsys.readouterr()
     # Which limit is chosen is chance: it is not 1 in 7 % of the runs. tests/sql/answer/test_limits.py looks at that.
     assert re.search(r"Limits, chosen privately at epsilon 0\.2: a unit counts with at most \S+ rows?\.", printed.err)
-    assert re.search(r"have more than \S+ rows\.", printed.err)
+    assert re.search(r"ha(ve|s) more than \S+ rows?;", printed.err)
     assert main(["query", str(path), text, *DECLARED, "--epsilon", "2", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["limits"][0].startswith("Limits, chosen privately")
     assert main(["query", str(path), text, *DECLARED, "--epsilon", "2", "--price"]) == 0
@@ -325,3 +325,30 @@ def test_a_ledger_that_is_not_charged_is_told(
     for free in ("--price", "--preview"):
         assert ask(path, "--epsilon", "2", free) == 0
         assert "Nothing is charged" not in capsys.readouterr().err
+
+
+def test_a_fact_and_learned_bounds(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT SUM(income) AS s FROM people"
+    flags = ["--unit", "who", "--most-rows", "1", "--epsilon", "2"]
+    assert main(["query", str(path), text, *flags, "--price"]) == 0
+    priced = " ".join(capsys.readouterr().out.split())
+    assert "Bounds of income will be learned at epsilon 0.133." in priced
+    assert "--bounds for columns without any" in priced
+    assert main(["query", str(path), text, *flags, "--format", "json"]) == 0
+    limits = json.loads(capsys.readouterr().out)["limits"]
+    assert limits[0] == "Limits, the most that a unit has, as you declared: a unit counts with at most 1 row."
+    assert limits[1].startswith("Values of income are clamped to ")
+
+
+def test_intervals_of_the_noise(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT COUNT(*) AS n FROM people"
+    flags = ["--unit", "who", "--epsilon", "2", "--format", "json"]
+    assert main(["query", str(path), text, *flags]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    ((low, high),) = (ends["n"] for ends in answer["intervals"])
+    ((noise_low, noise_high),) = (ends["n"] for ends in answer["noise_intervals"])
+    assert low == noise_low < noise_high <= high
+    assert isinstance(high, int)
+    assert main(["query", str(path), text, *flags, "--noise-intervals"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["intervals"] == answer["noise_intervals"]

@@ -21,8 +21,18 @@ from hush.sql.answer.price import PriceRequest
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
-from hush.statistics import ContributionLimits, GaussianNoise, TotalLimits
-from hush.statistics.noise import NUM_LEVELS, ChosenLimit
+from hush.statistics import (
+    MAX_ROWS_PER_UNIT,
+    ContributionLimits,
+    GaussianNoise,
+    GaussianThreshold,
+    LaplaceNoise,
+    LaplaceThreshold,
+    Selection,
+    TotalLimits,
+    TruncatedGeometric,
+)
+from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind
 from sql.hosts import QUERIES
 from sql.write.test_bounded import INTRUDERS
 
@@ -259,3 +269,43 @@ def test_a_ledger_tells_limits_in_total_apart(flights: Table) -> None:
     limits = [RequestedLimits(rows_per_unit=64, groups_per_unit=7)]
     limits += [RequestedLimits(rows_in_total=rows, groups_per_unit=7) for rows in (63, 64)]
     assert len({flights._question(BY_DAY, requested, 0.1, request, fresh=False) for requested in limits}) == 3
+
+
+@pytest.mark.parametrize("noise", [None, LaplaceNoise(), GaussianNoise()])
+@pytest.mark.parametrize("selection", [None, LaplaceThreshold(), GaussianThreshold()])
+def test_a_chosen_limit_on_groups_is_no_more_than_delta_allows(
+    flights: Table, noise: NoiseKind | None, selection: Selection | None
+) -> None:
+    """Planes have 40 airports. A delta of 2e-11 covers 5 to 20 of them, and the answer says so."""
+    text = "SELECT airport, day % 2 AS odd, COUNT(*) AS n FROM flights GROUP BY ROLLUP (airport, odd)"
+    for query in (text, "SELECT airport, COUNT(*) AS n, COUNT(DISTINCT plane) AS p FROM flights GROUP BY airport"):
+        answer = flights.sql(
+            query, epsilon=20.0, delta=2e-11, noise=noise, selection=selection, source=TestSource(query)
+        )
+        assert any(line.startswith("Delta allows ") for line in answer.limits)
+        flights.forget_limits()
+
+
+@pytest.mark.parametrize("selection", [TruncatedGeometric(), LaplaceThreshold(), GaussianThreshold()])
+@pytest.mark.parametrize("delta", [1e-11, 1e-9, 3e-7])
+def test_delta_allows_a_number_of_groups_and_hardly_more(selection: Selection, delta: float) -> None:
+    most = selection.most_groups(delta)
+    selection.plan(groups_per_unit=most, epsilon=1.0, delta=delta)
+    with pytest.raises(InvalidArgument, match="^delta="):
+        selection.plan(groups_per_unit=most + 2 + most // 10**6, epsilon=1.0, delta=delta)
+
+
+def test_no_limit_on_rows_is_larger_than_what_may_be_given() -> None:
+    """Ten units have ten million rows: the limit that is used and the one that is reported are the same number."""
+    plan = plan_limits((Measure.ROWS,), 50.0)
+    chosen = plan.choose({(NUM_LEVELS - 1, 0, 0): 10}, TestSource(1))[Measure.ROWS]
+    assert chosen.limit == 2**19 <= MAX_ROWS_PER_UNIT
+    assert round(chosen.beyond) == 10
+
+
+def test_a_single_row_is_no_rows(flights: Table) -> None:
+    text = "SELECT COUNT(*) AS n FROM flights WHERE day = 1 AND airport = 'A0'"
+    answer = flights.sql(text, epsilon=500.0, source=TestSource(1))
+    assert answer.limits[0].endswith("a unit counts with at most 1 row.") or "at most 2 rows" in answer.limits[0]
+    assert "1 rows" not in " ".join(answer.limits)
+    assert "1 units" not in " ".join(answer.limits)
