@@ -1,8 +1,8 @@
 """What a query reads: tables, joins, CTEs and subqueries.
 
 `Reader` turns a FROM clause into a typed tree (`hush.sql.syntax.relation`). It checks that each row of the result
-belongs to one unit: private tables are joined on their units only (`hush.sql.read.relations.joins`), and a LEFT JOIN keeps no
-rows of a public table that no unit matches.
+belongs to one unit: private tables are joined on their units only (`hush.sql.read.relations.joins`), and a LEFT JOIN
+keeps no rows of a public table that no unit matches.
 
 | FROM | rows belong to | condition |
 |---|---|---|
