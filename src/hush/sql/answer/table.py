@@ -91,7 +91,8 @@ class Table:
 
     def limits_of(self, name: str) -> RequestedLimits:
         """Return the limits of queries that read this one table and name none; None for those to be chosen."""
-        return self._table_limits.get(name, self._limits)
+        limits = self._table_limits.get(name, self._limits)
+        return limits if name == self.name else replace(limits, most_rows=None)  # a fact about the first table
 
     def forget(self) -> None:
         """Drop the views, limits and bounds that earlier queries left behind. Call it after the data have changed."""
@@ -265,7 +266,7 @@ class Table:
         requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         if first.single_table is not None and protected_unit(self._catalog, first) == Unit.example():
             return replace(requested, rows_in_total=None, most_rows=1)
-        return requested if first.single_table == self.name else replace(requested, most_rows=None)
+        return requested
 
     def _plan_choices(
         self,

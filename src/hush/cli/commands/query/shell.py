@@ -127,7 +127,7 @@ class _Shell:
         self._is_asking = self._budget is not None
         answer = self._people.sql(statement, **arguments, budget=self._budget, fresh=self._options.fresh)
         self._is_asking = False
-        print_answer(answer, self._options.format)
+        print_answer(answer, self._options.format, noise_intervals=self._options.noise_intervals)
         self._say_what_is_left()
 
     def _say_what_is_left(self) -> None:

@@ -59,6 +59,7 @@ def _summary(people: Table, name: str) -> list[str]:
     limits = people.limits_of(name)
     unit = str(table.unit) if table.window is None else f"{table.unit} within a {table.window} of {table.time}"
     rows = f"{limits.rows_in_total} in total" if limits.rows_in_total else _limit(limits.rows_per_unit)
+    rows = rows if limits.fact is None else f"{limits.fact}, as declared"
     return [name, unit, rows, _limit(limits.groups_per_unit), columns]
 
 
