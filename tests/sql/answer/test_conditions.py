@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -215,3 +216,10 @@ def test_bounds_are_learned_once_for_all_groupings(connection: Any) -> None:
     again = meals.sql("SELECT day, AVG(price) AS p FROM usual GROUP BY ROLLUP (day)", epsilon=4.0, source=TestSource(1))
     assert "learned privately" in first.limits[1]
     assert "learned by an earlier answer" in again.limits[1]
+
+
+def test_a_fact_that_no_noise_covers_is_refused_before_anything_is_paid(connection: Any) -> None:
+    """With two groupings, a million rows of a user are two million."""
+    meals = table(connection, rows_per_unit=MostRows(10**6))
+    with mock.patch.object(type(meals._engine), "run", side_effect=AssertionError), pytest.raises(InvalidArgument):
+        meals.sql("SELECT day, SUM(price) AS s FROM meals GROUP BY ROLLUP (day)", epsilon=1.0)

@@ -219,6 +219,7 @@ class Table:
         query = None
         if rest is not request:
             self._priced_query(text, ContributionLimits(), {}, rest)  # refuse what no limits would allow
+            requested.candidates(first, {})  # and facts that no noise covers
             # Whatever the choices will be, the noise is calibrated to (epsilon, delta): the charge does not depend on
             # them, so that the same query is recognised whether they are known already or not.
             guarantee, event = self._claim(first, rest.bound(), rest.known_epsilon(), delta, random_source)

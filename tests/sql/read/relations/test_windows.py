@@ -13,8 +13,8 @@ from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.sql import QueryRefused
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups
-from hush.sql.read.relations import windows
 from hush.sql.read.query import plan_query
+from hush.sql.read.relations import windows
 from hush.sql.write.plan import QueryPlan
 
 
