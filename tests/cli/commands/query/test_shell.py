@@ -120,11 +120,11 @@ def test_no_error_ends_the_session(
     asked: list[str] = []
     answer = shell_module.print_answer
 
-    def fail_once(*arguments: object) -> None:
+    def fail_once(*arguments: object, noise_intervals: bool) -> None:
         asked.append("")
         if len(asked) == 1:
             raise ValueError("the record of Ann")
-        answer(*arguments)  # type: ignore[arg-type]
+        answer(*arguments, noise_intervals=noise_intervals)  # type: ignore[arg-type]
 
     monkeypatch.setattr(shell_module, "print_answer", fail_once)
     keys = Keys("SELECT MAX(age) FROM people;", "\\what", "SELECT 1 +", KeyboardInterrupt, *(f"{COUNT};", "") * 2)
