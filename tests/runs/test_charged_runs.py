@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("sqlalchemy")
+pytest.importorskip("torch", reason="trains")
 
 from hush import runs
 from hush.accounting.budget import BudgetExceeded
