@@ -27,13 +27,11 @@ from hush.accounting import (
     ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    ProjectedGaussianEvent,
     RandomizedResponseEvent,
-    RepeatNegativeBinomialEvent,
-    RepeatPoissonEvent,
     SelfComposedEvent,
     ZeroConcentratedDPEvent,
 )
+from hush.accounting.events import ProjectedGaussianEvent, RepeatNegativeBinomialEvent, RepeatPoissonEvent
 from hush.guarantee import Relation
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {

@@ -19,18 +19,23 @@ SOURCE = ROOT / "src"
 
 # Modules below a package that are public themselves. All others are internal to their package.
 PUBLIC_MODULES = {
-    "hush.audit.attributes",
     "hush.audit.canaries",
-    "hush.audit.extraction",
     "hush.audit.fairness",
     "hush.audit.membership",
-    "hush.audit.reconstruction",
     "hush.audit.testers",
     "hush.audit.training",
     "hush.estimators.pate",
     "hush.lab.anonymity",
+    "hush.lab.attributes",
+    "hush.lab.composition",
+    "hush.lab.data_overlap",
+    "hush.lab.extraction",
     "hush.lab.ntk",
+    "hush.lab.radius",
     "hush.lab.ratios",
+    "hush.lab.reconstruction",
+    "hush.lab.slicing",
+    "hush.lab.trained_attacks",
     "hush.training.scattering",
 }
 

@@ -15,10 +15,10 @@ from hush.training import (
     NegativeBinomialRepetitions,
     PoissonRepetitions,
     PublicScore,
-    TuningPlan,
     plan_tuning,
 )
 from hush.training.tuning.repetitions import Repetitions
+from hush.training.tuning.search import TuningPlan
 
 ALARM = 1e-8
 PUBLIC = PublicScore("invented for a test")

@@ -23,8 +23,8 @@ The contents of this module:
 - Methods, each a `BoundMethod`: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
   trade-off curve), `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a credible bound only).
 - Threshold rules, each a `ThresholdRule`: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
-- Results: `AuditResult`, `Comparison`, `Verdict`.
-- Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` with `Auc`, `TprAt`, `Advantage` and `Interval`.
+- Results: `AuditResult`; `AuditResult.compare` gives a `Verdict`.
+- Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` gives an interval of any statistic of a curve.
 
 The attacks and ready-made audits are in submodules, which load on first use. No torch is loaded here.
 
@@ -32,8 +32,9 @@ The attacks and ready-made audits are in submodules, which load on first use. No
 - `audit.canaries`: canaries with wrong labels, poisoned points, exposure of secrets.
 - `audit.training`: canary gradients in the steps of private training (needs torch).
 - `audit.testers`: mechanisms as black boxes.
-- `audit.attributes`, `audit.extraction`, `audit.reconstruction`: other attacks.
 - `audit.fairness`: accuracy by group, with and without privacy.
+
+Attacks for teaching are in `hush.lab`: reconstruction of a table, inference of attributes, extraction of models.
 
 All audits end in the same bounds, in ``audit/bounds``.
 """
@@ -51,13 +52,8 @@ from hush.audit.bounds.one_run import OneRunFDP as OneRunFDP
 from hush.audit.bounds.rates import ClopperPearson as ClopperPearson
 from hush.audit.bounds.rates import GaussianDP as GaussianDP
 from hush.audit.bounds.result import AuditResult as AuditResult
-from hush.audit.bounds.result import Comparison as Comparison
 from hush.audit.bounds.result import Verdict as Verdict
-from hush.audit.bounds.roc import Advantage as Advantage
-from hush.audit.bounds.roc import Auc as Auc
-from hush.audit.bounds.roc import Interval as Interval
 from hush.audit.bounds.roc import Roc as Roc
-from hush.audit.bounds.roc import TprAt as TprAt
 from hush.audit.bounds.roc import bootstrap as bootstrap
 from hush.audit.bounds.roc import roc as roc
 from hush.audit.bounds.thresholds import Bonferroni as Bonferroni
@@ -71,14 +67,16 @@ from hush.lazy_loading import lazy_names
 # Shared inside hush, not public.
 from hush.audit.bounds.counts import Side as Side
 from hush.audit.bounds.counts import clopper_pearson as clopper_pearson
+from hush.audit.bounds.result import Comparison as Comparison
+from hush.audit.bounds.result import check_confidence as check_confidence
+from hush.audit.bounds.roc import Interval as Interval
+from hush.audit.softmax import Softmax as Softmax
+from hush.audit.softmax import fit_softmax as fit_softmax
 
 if TYPE_CHECKING:
-    from hush.audit import attributes as attributes
     from hush.audit import canaries as canaries
-    from hush.audit import extraction as extraction
     from hush.audit import fairness as fairness
     from hush.audit import membership as membership
-    from hush.audit import reconstruction as reconstruction
     from hush.audit import testers as testers
     from hush.audit import training as training
 else:  # a type checker that saw this would take every misspelt name for a module
@@ -86,12 +84,9 @@ else:  # a type checker that saw this would take every misspelt name for a modul
         __name__,
         dict.fromkeys(
             (
-                "attributes",
                 "canaries",
-                "extraction",
                 "fairness",
                 "membership",
-                "reconstruction",
                 "testers",
                 "training",
             )
@@ -99,16 +94,12 @@ else:  # a type checker that saw this would take every misspelt name for a modul
     )
 
 __all__ = [
-    "Advantage",
-    "Auc",
     "AuditResult",
     "Bonferroni",
     "BoundMethod",
     "ClopperPearson",
-    "Comparison",
     "Explicit",
     "GaussianDP",
-    "Interval",
     "Jeffreys",
     "MultiSplit",
     "OneRun",
@@ -116,7 +107,6 @@ __all__ = [
     "Roc",
     "SplitScores",
     "ThresholdRule",
-    "TprAt",
     "Verdict",
     "audit_one_run",
     "audit_scores",

@@ -35,7 +35,6 @@ The ideas of the package:
   finds closer ones.
 """
 
-from hush.statistics.approximate_bounds import ApproximateBounds as ApproximateBounds
 from hush.statistics.approximate_bounds import approximate_bounds as approximate_bounds
 from hush.statistics.columns import EachRow as EachRow
 from hush.statistics.moments import describe as describe
@@ -54,7 +53,6 @@ from hush.statistics.order_statistics import SmoothQuantile as SmoothQuantile
 from hush.statistics.order_statistics import TreeQuantile as TreeQuantile
 from hush.statistics.order_statistics import median as median
 from hush.statistics.order_statistics import quantiles as quantiles
-from hush.statistics.tables import TopK as TopK
 from hush.statistics.tables import contingency_table as contingency_table
 from hush.statistics.tables import histogram as histogram
 from hush.statistics.tables import top_k as top_k
@@ -81,7 +79,6 @@ from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_noise as plan_noise
 
 __all__ = [
-    "ApproximateBounds",
     "EachRow",
     "Estimate",
     "ExponentialQuantile",
@@ -91,7 +88,6 @@ __all__ = [
     "LaplaceThreshold",
     "Selection",
     "SmoothQuantile",
-    "TopK",
     "TreeQuantile",
     "TruncatedGeometric",
     "approximate_bounds",

@@ -122,8 +122,6 @@ if TYPE_CHECKING:
     from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
     from hush.training.tuning.scores import PrivateScore as PrivateScore
     from hush.training.tuning.scores import PublicScore as PublicScore
-    from hush.training.tuning.search import Tuned as Tuned
-    from hush.training.tuning.search import TuningPlan as TuningPlan
     from hush.training.tuning.space import LogRange as LogRange
     from hush.training.tuning.space import UniformRange as UniformRange
 
@@ -132,6 +130,8 @@ if TYPE_CHECKING:
     from hush.training.loop.session import leave_out_unit as leave_out_unit
     from hush.training.loop.session import unit_rows as unit_rows
     from hush.training.per_example.checks import looped_sum as looped_sum
+    from hush.training.tuning.search import Tuned as Tuned
+    from hush.training.tuning.search import TuningPlan as TuningPlan
 else:  # a type checker that saw this would take every misspelt name for a module
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -178,8 +178,6 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "ShuffledEpochs": "hush.training.plan.samplers",
             "TailAverage": "hush.training.loop.averaging",
             "TrainingPlan": "hush.training.plan.training_plan",
-            "Tuned": "hush.training.tuning.search",
-            "TuningPlan": "hush.training.tuning.search",
             "UniformRange": "hush.training.tuning.space",
             "UserGroups": "hush.training.plan.units",
             "Users": "hush.training.plan.units",
@@ -198,6 +196,8 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "start_training": "hush.training.loop.entry_points",
             "tune": "hush.training.tuning.calibration",
             # Shared inside hush, not public.
+            "Tuned": "hush.training.tuning.search",
+            "TuningPlan": "hush.training.tuning.search",
             "leave_out_unit": "hush.training.loop.session",
             "looped_sum": "hush.training.per_example.checks",
             "unit_rows": "hush.training.loop.session",
@@ -246,8 +246,6 @@ __all__ = [
     "ShuffledEpochs",
     "TailAverage",
     "TrainingPlan",
-    "Tuned",
-    "TuningPlan",
     "UniformRange",
     "UserGroups",
     "Users",

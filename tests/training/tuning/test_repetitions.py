@@ -17,15 +17,8 @@ import pytest
 from scipy.stats import beta, chisquare
 
 import hush
-from hush.accounting import (
-    ApproximateDPEvent,
-    Event,
-    GaussianEvent,
-    RandomizedResponseEvent,
-    RdpAccountant,
-    RepeatNegativeBinomialEvent,
-    RepeatPoissonEvent,
-)
+from hush.accounting import ApproximateDPEvent, Event, GaussianEvent, RandomizedResponseEvent, RdpAccountant
+from hush.accounting.events import RepeatNegativeBinomialEvent, RepeatPoissonEvent
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 from hush.randomness import RandomSource, TestSource

@@ -27,9 +27,9 @@ from hush.training import (
     PoissonRepetitions,
     PrivateScore,
     PublicScore,
-    TuningPlan,
     plan_tuning,
 )
+from hush.training.tuning.search import TuningPlan
 from training.searches import ALARM, gaussian_cost
 
 

@@ -23,7 +23,6 @@ from hush.audit.testers.neighbours import audit_worst_neighbours as audit_worst_
 from hush.audit.testers.neighbours import patterns as patterns
 from hush.audit.testers.outputs import Batched as Batched
 from hush.audit.testers.search import EventSearch as EventSearch
-from hush.audit.testers.support import lowest_bits as lowest_bits
 from hush.audit.testers.support import support_test as support_test
 from hush.audit.testers.tester import audit_mechanism as audit_mechanism
 
@@ -37,7 +36,6 @@ __all__ = [
     "Renyi",
     "audit_mechanism",
     "audit_worst_neighbours",
-    "lowest_bits",
     "patterns",
     "support_test",
 ]

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hush.audit.bounds.result import check_confidence
-from hush.audit.bounds.roc import Auc, Interval, TprAt, bootstrap
-from hush.audit.membership.signals import finite, mask
+from hush.audit import Interval, bootstrap, check_confidence
+from hush.audit.membership import finite, mask
 from hush.errors import InvalidArgument, check_delta, check_epsilon, check_probability
 from hush.guarantee import Guarantee
+
+__all__ = ["advantage_bounds", "by_correctness", "slices"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,7 @@ def slices(
             bootstrap(inside, outside, statistic, confidence=level, num_resamples=num_resamples, rng=rng)
             if has_both_classes
             else None
-            for statistic in (Auc(), TprAt(rate))
+            for statistic in (lambda curve: curve.auc, lambda curve: curve.tpr_at(rate))
         )
         by_group[name.item()] = Slice(num_in=len(inside), num_out=len(outside), auc=auc, tpr=tpr, fpr=rate)
     return by_group
