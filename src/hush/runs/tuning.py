@@ -38,9 +38,9 @@ from hush.runs.steps import train_completely
 from hush.training import (
     Candidate,
     HeldOutAnswers,
-    LogarithmicRepetitions,
     PrivateScore,
     PublicScore,
+    Repetitions,
     TrainingPlan,
     Tuned,
     TuningPlan,
@@ -208,7 +208,7 @@ class _TuningJob:
             score=PublicScore("the test part of the dataset") if is_public else PrivateScore(outline.num_held_out),
             epsilon=settings.epsilon * (1 - reserve.share),
             delta=delta * (1 - reserve.share),
-            repetitions=LogarithmicRepetitions(mean_runs),
+            repetitions=Repetitions.logarithmic(mean_runs),
         )
         self._progress.say(
             f"Searching {len(plans)} settings with about {mean_runs:g} runs (their number is secret). It costs "

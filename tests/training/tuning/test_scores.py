@@ -20,15 +20,7 @@ from hush.accounting import DiscreteGaussianEvent
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
-from hush.training import (
-    Candidate,
-    ChargedScore,
-    HeldOutAnswers,
-    PoissonRepetitions,
-    PrivateScore,
-    PublicScore,
-    plan_tuning,
-)
+from hush.training import Candidate, ChargedScore, HeldOutAnswers, PrivateScore, PublicScore, Repetitions, plan_tuning
 from hush.training.tuning.search import TuningPlan
 from training.searches import ALARM, gaussian_cost
 
@@ -93,7 +85,7 @@ class TestPrivateScore:
             score=PrivateScore(size=10),
             epsilon=0.5,
             delta=1e-2,
-            repetitions=PoissonRepetitions(15.0),
+            repetitions=Repetitions.poisson(15.0),
         )
         assert plan.score_noise is not None
         assert certified(plan, 1e-2) <= 0.5

@@ -16,7 +16,7 @@ from hush.errors import InvalidArgument, Unsupported, check_instance, check_posi
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource
 from hush.training.plan.training_plan import TrainingPlan
-from hush.training.tuning.repetitions import LogarithmicRepetitions, Repetitions
+from hush.training.tuning.repetitions import Repetitions
 from hush.training.tuning.scores import Score
 from hush.training.tuning.search import Train, Tuned, TuningPlan, largest
 from hush.training.tuning.space import Hyperparameters, Space, as_space
@@ -51,8 +51,8 @@ def plan_tuning(
     if not callable(cost):
         raise InvalidArgument("cost", type(cost).__name__, "a function of settings and a noise multiplier")
     check_instance("score", score, Score, "Such as PublicScore('...') or PrivateScore(size=1000)")
-    repetitions = LogarithmicRepetitions(10.0) if repetitions is None else repetitions
-    check_instance("repetitions", repetitions, Repetitions, "Such as LogarithmicRepetitions(mean=10)")
+    repetitions = Repetitions.logarithmic(10.0) if repetitions is None else repetitions
+    check_instance("repetitions", repetitions, Repetitions, "Such as Repetitions.logarithmic(mean=10)")
     checked_space = as_space(space)
     costs = _Costs(checked_space, cost, delta, relation, unit)
     templates = [costs.template(index) for index in range(len(checked_space.listed))]
@@ -99,14 +99,14 @@ def tune(
             `PrivateScore`. It must create a new model each time, with fresh noise, and leave nothing behind. A run that
             fails loses silently, so test the function on made-up data first. Errors that hush itself raises, which are
             about arguments, end the search.
-        space: The settings by name: a list of values, a `LogRange` or a `UniformRange` for each, drawn independently.
-            Or a list of complete settings. Fix it before you look at the data.
+        space: The settings by name: a list of values or a `Range` for each, drawn independently. Or a list of
+            complete settings. Fix it before you look at the data.
         cost: From (settings, noise_multiplier) to the cost of such a run: a `TrainingPlan` or an event. It gets only
             the listed settings; the cost must not depend on the ranges.
         score: How runs are compared: `PublicScore`, `PrivateScore` or `ChargedScore`.
         epsilon: The epsilon of the whole search.
         delta: The delta of the whole search.
-        repetitions: The distribution of the number of runs. By default `LogarithmicRepetitions` with a mean of 10.
+        repetitions: The distribution of the number of runs. By default `Repetitions.logarithmic` with a mean of 10.
         relation: The neighbouring relation. By default, that of the plans that ``cost`` returns.
         unit: What is protected. By default, the unit of those plans.
         source: The random source; for tests, a TestSource.

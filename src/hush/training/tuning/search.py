@@ -34,7 +34,7 @@ class Tuned:
     """The best run of a private search. The number of runs and the other scores stay secret.
 
     Attributes:
-        settings: The settings of the best run; None if there was no run, which only `PoissonRepetitions` allows.
+        settings: The settings of the best run; None if there was no run, which only `Repetitions.poisson` allows.
         score: Its score, as private as the guarantee says. Minus infinity if all runs failed; None without a run.
         result: What the run returned; None if it failed.
         noise_multiplier: The noise that the run was given.
