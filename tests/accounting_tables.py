@@ -17,9 +17,7 @@ from hush.accounting import (
     BallsInBinsEvent,
     ComposedEvent,
     DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
@@ -27,11 +25,17 @@ from hush.accounting import (
     ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     SelfComposedEvent,
     ZeroConcentratedDPEvent,
 )
-from hush.accounting.events import ProjectedGaussianEvent, RepeatNegativeBinomialEvent, RepeatPoissonEvent
+from hush.accounting.events import (
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    ProjectedGaussianEvent,
+    RandomizedResponseEvent,
+    RepeatNegativeBinomialEvent,
+    RepeatPoissonEvent,
+)
 from hush.guarantee import Relation
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {

@@ -65,16 +65,16 @@ CALLS: dict[str, Call] = {
         {"sigma": [0], "sensitivity": [0]},
     ),
     "DiscreteLaplaceEvent": Call(
-        hush.DiscreteLaplaceEvent,
+        events.DiscreteLaplaceEvent,
         {"scale": 1.0, "sensitivity": 1},
         {"scale": "number", "sensitivity": "count"},
         {"scale": [0], "sensitivity": [0]},
     ),
     "ExponentialMechanismEvent": Call(
-        hush.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
+        events.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
     ),
     "RandomizedResponseEvent": Call(
-        hush.RandomizedResponseEvent,
+        events.RandomizedResponseEvent,
         {"epsilon": 1.0, "num_values": 2},
         {"epsilon": "number", "num_values": "count"},
         {"epsilon": [0], "num_values": [0, 1]},
@@ -213,12 +213,6 @@ CALLS: dict[str, Call] = {
         {"delta": 1e-5, "relation": Relation.REPLACE},
         {"delta": "number", "relation": "relation"},
         {"delta": [0, 1]},
-    ),
-    "filter_for": Call(
-        lambda accountant=hush.ZcdpAccountant, **arguments: hush.filter_for(accountant, **arguments),
-        dict(TARGET),
-        TARGET_KINDS,
-        {"delta": [1], "accountant": ["zcdp", None, hush.ZcdpAccountant(), int]},
     ),
     "PldAccountant": Call(
         hush.PldAccountant,

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import beta, logser, nbinom, poisson
 
 from hush.accounting import Event, GaussianEvent
-from hush.training import PublicScore, Repetitions, plan_tuning
+from hush.training import Repetitions, plan_tuning
 from hush.training.tuning.repetitions import NegativeBinomialRepetitions
+from hush.training.tuning.scores import PublicScore
 from hush.training.tuning.search import TuningPlan
 
 ALARM = 1e-8

@@ -29,14 +29,14 @@ can support it then does.
 The contents:
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`, `DiscreteLaplaceEvent`,
-  `ExponentialMechanismEvent`, `RandomizedResponseEvent`, `ApproximateDPEvent`,
-  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`; `ComposedEvent`,
-  `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `GroupEvent`.
+- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`,
+  `ApproximateDPEvent`, `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`;
+  `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `GroupEvent`. Mechanisms have an
+  ``event`` of their own.
 - Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
   `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`. The classic theorems as functions are in
   `hush.lab.composition`.
-- Parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `filter_for`, `ZcdpOdometer`.
+- Parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `ZcdpOdometer`.
 - Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`.
 - Budgets for ledgers: `hush.accounting.budget`.
 """
@@ -59,9 +59,7 @@ from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
 from hush.accounting.events import BallsInBinsEvent as BallsInBinsEvent
 from hush.accounting.events import ComposedEvent as ComposedEvent
 from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
-from hush.accounting.events import DiscreteLaplaceEvent as DiscreteLaplaceEvent
 from hush.accounting.events import Event as Event
-from hush.accounting.events import ExponentialMechanismEvent as ExponentialMechanismEvent
 from hush.accounting.events import FixedSizeSampledEvent as FixedSizeSampledEvent
 from hush.accounting.events import GaussianEvent as GaussianEvent
 from hush.accounting.events import GroupEvent as GroupEvent
@@ -69,7 +67,6 @@ from hush.accounting.events import LaplaceEvent as LaplaceEvent
 from hush.accounting.events import ParallelByIndexEvent as ParallelByIndexEvent
 from hush.accounting.events import ParallelEvent as ParallelEvent
 from hush.accounting.events import PoissonSampledEvent as PoissonSampledEvent
-from hush.accounting.events import RandomizedResponseEvent as RandomizedResponseEvent
 from hush.accounting.events import SelfComposedEvent as SelfComposedEvent
 from hush.accounting.events import ZeroConcentratedDPEvent as ZeroConcentratedDPEvent
 from hush.accounting.filters import PrivacyFilter as PrivacyFilter
@@ -77,7 +74,6 @@ from hush.accounting.filters import PureFilter as PureFilter
 from hush.accounting.filters import RdpFilter as RdpFilter
 from hush.accounting.filters import ZcdpFilter as ZcdpFilter
 from hush.accounting.filters import ZcdpOdometer as ZcdpOdometer
-from hush.accounting.filters import filter_for as filter_for
 from hush.accounting.shortcuts import epsilon as epsilon
 
 # isort: split
@@ -97,9 +93,7 @@ __all__ = [
     "BasicAccountant",
     "ComposedEvent",
     "DiscreteGaussianEvent",
-    "DiscreteLaplaceEvent",
     "Event",
-    "ExponentialMechanismEvent",
     "FixedSizeSampledEvent",
     "GaussianEvent",
     "GdpAccountant",
@@ -110,7 +104,6 @@ __all__ = [
     "PldAccountant",
     "PoissonSampledEvent",
     "PureFilter",
-    "RandomizedResponseEvent",
     "RdpAccountant",
     "RdpFilter",
     "SelfComposedEvent",
@@ -123,5 +116,4 @@ __all__ = [
     "calibrate_sampling_rate",
     "calibrate_steps",
     "epsilon",
-    "filter_for",
 ]

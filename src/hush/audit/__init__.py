@@ -20,10 +20,10 @@ The contents of this module:
 
 - From scores to a result: `audit_scores` (independent scores), `audit_one_run` (many canaries in one run),
   `epsilon_from_counts` (counts only), `best_of` (several audits).
-- Methods, each a `BoundMethod`: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
+- Methods: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
   trade-off curve), `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a credible bound only).
-- Threshold rules, each a `ThresholdRule`: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
-- Results: `AuditResult`; `AuditResult.compare` gives a `Verdict`.
+- Threshold rules: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
+- Results: `AuditResult`; `AuditResult.compare` says whether a claim is violated.
 - Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` gives an interval of any statistic of a curve.
 
 The attacks and ready-made audits are in submodules, which load on first use. No torch is loaded here.
@@ -46,13 +46,11 @@ from hush.audit.bounds.audit import audit_scores as audit_scores
 from hush.audit.bounds.audit import best_of as best_of
 from hush.audit.bounds.bayes import Jeffreys as Jeffreys
 from hush.audit.bounds.counts import epsilon_from_counts as epsilon_from_counts
-from hush.audit.bounds.method import BoundMethod as BoundMethod
 from hush.audit.bounds.one_run import OneRun as OneRun
 from hush.audit.bounds.one_run import OneRunFDP as OneRunFDP
 from hush.audit.bounds.rates import ClopperPearson as ClopperPearson
 from hush.audit.bounds.rates import GaussianDP as GaussianDP
 from hush.audit.bounds.result import AuditResult as AuditResult
-from hush.audit.bounds.result import Verdict as Verdict
 from hush.audit.bounds.roc import Roc as Roc
 from hush.audit.bounds.roc import bootstrap as bootstrap
 from hush.audit.bounds.roc import roc as roc
@@ -60,16 +58,17 @@ from hush.audit.bounds.thresholds import Bonferroni as Bonferroni
 from hush.audit.bounds.thresholds import Explicit as Explicit
 from hush.audit.bounds.thresholds import MultiSplit as MultiSplit
 from hush.audit.bounds.thresholds import SplitScores as SplitScores
-from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
 from hush.lazy_loading import lazy_names
 
 # isort: split
 # Shared inside hush, not public.
 from hush.audit.bounds.counts import Side as Side
 from hush.audit.bounds.counts import clopper_pearson as clopper_pearson
+from hush.audit.bounds.method import BoundMethod as BoundMethod
 from hush.audit.bounds.result import Comparison as Comparison
 from hush.audit.bounds.result import check_confidence as check_confidence
 from hush.audit.bounds.roc import Interval as Interval
+from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
 from hush.audit.softmax import Softmax as Softmax
 from hush.audit.softmax import fit_softmax as fit_softmax
 
@@ -96,7 +95,6 @@ else:  # a type checker that saw this would take every misspelt name for a modul
 __all__ = [
     "AuditResult",
     "Bonferroni",
-    "BoundMethod",
     "ClopperPearson",
     "Explicit",
     "GaussianDP",
@@ -106,8 +104,6 @@ __all__ = [
     "OneRunFDP",
     "Roc",
     "SplitScores",
-    "ThresholdRule",
-    "Verdict",
     "audit_one_run",
     "audit_scores",
     "best_of",

@@ -9,6 +9,7 @@ Nothing here is private. The functions read models and data as they are, to show
 - ``hush.lab.attributes``, ``hush.lab.extraction``: attributes of people, and whole models, from predictions.
 - ``hush.lab.trained_attacks``, ``hush.lab.slicing``, ``hush.lab.data_overlap``: older attacks on membership, and ways
   to look at scores.
+- ``hush.lab.histogram``, ``hush.lab.divergence``: other attacks on mechanisms, for `hush.audit.testers`.
 - ``hush.lab.composition``: the classic theorems. ``hush.lab.radius``: the first certified radius of smoothing.
 - ``hush.lab.ratios``: approximate confidence bounds on a ratio of two rates, to compare with other packages.
 - ``hush.lab.ntk``: how clipping and noise change the convergence of training, by the neural tangent kernel; needs
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from hush.lab import attributes as attributes
     from hush.lab import composition as composition
     from hush.lab import data_overlap as data_overlap
+    from hush.lab import divergence as divergence
     from hush.lab import extraction as extraction
+    from hush.lab import histogram as histogram
     from hush.lab import ntk as ntk
     from hush.lab import radius as radius
     from hush.lab import ratios as ratios
@@ -40,7 +43,9 @@ else:  # a type checker that saw this would take every misspelt name for a modul
                 "attributes",
                 "composition",
                 "data_overlap",
+                "divergence",
                 "extraction",
+                "histogram",
                 "ntk",
                 "radius",
                 "ratios",
@@ -56,7 +61,9 @@ __all__ = [
     "attributes",
     "composition",
     "data_overlap",
+    "divergence",
     "extraction",
+    "histogram",
     "ntk",
     "radius",
     "ratios",

@@ -58,6 +58,5 @@ from hush.randomness.source import RandomSource as RandomSource
 from hush.randomness.source import TestSource as TestSource
 from hush.randomness.source import assumptions_of as assumptions_of
 from hush.randomness.source import source_or_default as source_or_default
-from hush.randomness.source import system_source as system_source
 
-__all__ = ["KeyedSource", "RandomSource", "TestSource", "system_source"]
+__all__ = ["KeyedSource", "RandomSource", "TestSource"]

@@ -21,7 +21,7 @@ Train a part of a model, or start from public data: `freeze_except`, `replace_he
 ``hush[lora]``), `pretrain`, `PublicPhase`. Get more out of the noisy steps: `AdamBC`, `MovingAverage`, `TailAverage`.
 
 Search for hyper-parameters: `tune`, or `plan_tuning` to see the cost first. Runs return a
-`Candidate` or `HeldOutAnswers`, and are compared by a `PublicScore`, `PrivateScore` or `ChargedScore`. Settings are
+`Candidate` or `HeldOutAnswers`, and are compared by a `Score`. Settings are
 lists or a `Range`; `Repetitions` is the distribution of the secret number of runs.
 
 Inspect: `clipped_sum` returns norms and clipped sums, and `check` compares them with a plain loop.
@@ -112,10 +112,8 @@ if TYPE_CHECKING:
     from hush.training.tuning.calibration import tune as tune
     from hush.training.tuning.repetitions import Repetitions as Repetitions
     from hush.training.tuning.scores import Candidate as Candidate
-    from hush.training.tuning.scores import ChargedScore as ChargedScore
     from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
-    from hush.training.tuning.scores import PrivateScore as PrivateScore
-    from hush.training.tuning.scores import PublicScore as PublicScore
+    from hush.training.tuning.scores import Score as Score
     from hush.training.tuning.space import Range as Range
 
     # isort: split
@@ -140,7 +138,6 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "BufferedToeplitz": "hush.training.noise.correlated_noise",
             "ByName": "hush.training.plan.clipping",
             "Candidate": "hush.training.tuning.scores",
-            "ChargedScore": "hush.training.tuning.scores",
             "Clipping": "hush.training.plan.clipping",
             "CyclicPoisson": "hush.training.plan.samplers",
             "FixedSize": "hush.training.plan.samplers",
@@ -155,12 +152,11 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "PerExample": "hush.training.plan.contributions",
             "PerLayer": "hush.training.plan.clipping",
             "Poisson": "hush.training.plan.samplers",
-            "PrivateScore": "hush.training.tuning.scores",
             "PrivateTraining": "hush.training.loop.session",
             "Projected": "hush.training.plan.contributions",
             "PublicPhase": "hush.training.plan.public_phase",
-            "PublicScore": "hush.training.tuning.scores",
             "Schedule": "hush.training.plan.schedule",
+            "Score": "hush.training.tuning.scores",
             "ShuffledEpochs": "hush.training.plan.samplers",
             "TailAverage": "hush.training.loop.averaging",
             "TrainingPlan": "hush.training.plan.training_plan",
@@ -203,7 +199,6 @@ __all__ = [
     "BufferedToeplitz",
     "ByName",
     "Candidate",
-    "ChargedScore",
     "Clipping",
     "Curve",
     "CyclicPoisson",
@@ -219,14 +214,13 @@ __all__ = [
     "PerExample",
     "PerLayer",
     "Poisson",
-    "PrivateScore",
     "PrivateTraining",
     "Projected",
     "PublicPhase",
-    "PublicScore",
     "Range",
     "Repetitions",
     "Schedule",
+    "Score",
     "ShuffledEpochs",
     "TailAverage",
     "TrainingPlan",

@@ -12,21 +12,19 @@ from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
     DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     SelfComposedEvent,
     ZcdpAccountant,
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.accountants.zcdp import epsilon_to_rho, rho_to_epsilon
+from hush.accounting.events import DiscreteLaplaceEvent, ExponentialMechanismEvent, RandomizedResponseEvent
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 

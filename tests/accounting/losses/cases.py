@@ -12,17 +12,15 @@ import pytest
 from hush.accounting import ApproximateDPEvent as Claim
 from hush.accounting import (
     DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
 )
+from hush.accounting.events import DiscreteLaplaceEvent, ExponentialMechanismEvent, RandomizedResponseEvent
 from hush.accounting.losses.pairs import Change, alternatives, changes
 from hush.accounting.losses.profile import DominatingPair
 from hush.guarantee import Relation

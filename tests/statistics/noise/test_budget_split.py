@@ -17,7 +17,7 @@ from hush.statistics.noise import ReleasePlan, plan_release
 from hush.statistics.noise.budget_split import check_selection_delta
 
 COUNT = hs.Block.disjoint(1, whole=True)
-SELECTIONS = [None, hs.LaplaceThreshold(), hs.GaussianThreshold()]
+SELECTIONS = [None, hs.Selection.laplace_threshold(), hs.Selection.gaussian_threshold()]
 
 
 def plan(*, public_groups: bool = False, **settings: Any) -> ReleasePlan:

@@ -24,18 +24,8 @@ from hush.accounting import (
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.randomness import TestSource
-from hush.training import (
-    Flat,
-    Full,
-    HeldOutAnswers,
-    Poisson,
-    PrivateScore,
-    Range,
-    Repetitions,
-    TrainingPlan,
-    plan_tuning,
-    tune,
-)
+from hush.training import Flat, Full, HeldOutAnswers, Poisson, Range, Repetitions, TrainingPlan, plan_tuning, tune
+from hush.training.tuning.scores import PrivateScore
 from training.searches import EACH_LAW, PUBLIC, gaussian_cost, planned
 
 

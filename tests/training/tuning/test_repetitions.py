@@ -17,13 +17,13 @@ import pytest
 from scipy.stats import beta, chisquare
 
 import hush
-from hush.accounting import ApproximateDPEvent, Event, GaussianEvent, RandomizedResponseEvent, RdpAccountant
-from hush.accounting.events import RepeatNegativeBinomialEvent, RepeatPoissonEvent
+from hush.accounting import ApproximateDPEvent, Event, GaussianEvent, RdpAccountant
+from hush.accounting.events import RandomizedResponseEvent, RepeatNegativeBinomialEvent, RepeatPoissonEvent
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 from hush.randomness import RandomSource, TestSource
 from hush.training import Candidate, Repetitions
-from hush.training.tuning.repetitions import PoissonRepetitions
+from hush.training.tuning.repetitions import LogarithmicRepetitions, PoissonRepetitions
 from randomness.scripted import ScriptedSource
 from training.searches import ALARM, EACH_LAW, LAWS, planned, probabilities, within
 
@@ -101,7 +101,7 @@ class TestDistributions:
             with pytest.raises(InvalidArgument, match="^shape="):
                 Repetitions.negative_binomial(5.0, shape=shape)
         with pytest.raises(InvalidArgument, match="^shape="):
-            Repetitions.logarithmic(5.0, 1.0)
+            LogarithmicRepetitions(5.0, 1.0)
 
 
 def p_value(draws: np.ndarray, expected: np.ndarray) -> float:

@@ -20,7 +20,8 @@ from hush.accounting import DiscreteGaussianEvent
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
-from hush.training import Candidate, ChargedScore, HeldOutAnswers, PrivateScore, PublicScore, Repetitions, plan_tuning
+from hush.training import Candidate, HeldOutAnswers, Repetitions, plan_tuning
+from hush.training.tuning.scores import ChargedScore, PrivateScore, PublicScore
 from hush.training.tuning.search import TuningPlan
 from training.searches import ALARM, gaussian_cost
 
@@ -113,7 +114,7 @@ def certified(plan: TuningPlan, delta: float, count: int = 250) -> float:
 
 @pytest.mark.parametrize("reason", ["", "  ", "two\nlines", None])
 def test_a_public_score_needs_a_reason(reason: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^public="):
+    with pytest.raises(InvalidArgument, match="^reason="):
         PublicScore(reason)
 
 

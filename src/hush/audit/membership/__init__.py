@@ -3,10 +3,10 @@
 Attacks return scores, one per example, higher for examples that look like members. `hush.audit.audit_scores`,
 `hush.audit.audit_one_run` and `hush.audit.roc` turn scores into bounds and curves.
 
-- Signals, from a model's predictions: `confidence`, `cross_entropy`, `logit_confidence`, `logit_confidence_of_logits`.
+- Signals, from a model's predictions: `confidence`, `cross_entropy`, `logit_confidence`.
 - Shadow models, trained like the target: `shadows`; `coin_sample` draws the target's own sample.
-- Attacks on the target alone: `yeom` (losses), `label_only` (the gap attack).
-- Attacks with shadow models: `lira_online`, `lira_offline` (with `LiraVariance`), `rmia_online`, `rmia_offline`,
+- Attacks on the target alone: `yeom` (losses).
+- Attacks with shadow models: `lira_online`, `lira_offline`, `rmia_online`, `rmia_offline`,
   `tuned_offline_a`.
 - Interpretation: `example_risk`, the examples that are easy to attack.
 
@@ -16,7 +16,6 @@ Older attacks, attacks by quantile regression, and other ways to look at scores 
 In reading order: `signals`, `shadow_models`, the attacks (`thresholding`, `lira`, `rmia`), then `roc_plot`.
 """
 
-from hush.audit.membership.lira import LiraVariance as LiraVariance
 from hush.audit.membership.lira import example_risk as example_risk
 from hush.audit.membership.lira import lira_offline as lira_offline
 from hush.audit.membership.lira import lira_online as lira_online
@@ -28,8 +27,6 @@ from hush.audit.membership.shadow_models import shadows as shadows
 from hush.audit.membership.signals import confidence as confidence
 from hush.audit.membership.signals import cross_entropy as cross_entropy
 from hush.audit.membership.signals import logit_confidence as logit_confidence
-from hush.audit.membership.signals import logit_confidence_of_logits as logit_confidence_of_logits
-from hush.audit.membership.thresholding import label_only as label_only
 from hush.audit.membership.thresholding import yeom as yeom
 
 # isort: split
@@ -45,16 +42,13 @@ from hush.audit.membership.signals import finite as finite
 from hush.audit.membership.signals import mask as mask
 
 __all__ = [
-    "LiraVariance",
     "coin_sample",
     "confidence",
     "cross_entropy",
     "example_risk",
-    "label_only",
     "lira_offline",
     "lira_online",
     "logit_confidence",
-    "logit_confidence_of_logits",
     "rmia_offline",
     "rmia_online",
     "shadows",
