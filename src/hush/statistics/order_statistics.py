@@ -213,8 +213,8 @@ def median(
         (epsilon, delta)-differential privacy for all rows of one unit; for `MedianMethod.smooth`, under replacement.
 
     Assumes:
-        Each person has exactly one id (the caller's duty). For `MedianMethod.smooth`, the number of units is public (the
-        caller's duty).
+        Each person has exactly one id (the caller's duty). For `MedianMethod.smooth`, the number of units is public
+        (the caller's duty).
 
     References:
         McSherry & Talwar 2007 (exponential mechanism); Nissim, Raskhodnikova & Smith 2007, Proposition 3.4 (smooth

@@ -2,16 +2,16 @@
 
 - `audit_mechanism` runs a mechanism on two neighbouring inputs, lets an attack learn to tell them apart, and bounds
   epsilon from below on fresh runs. A `Batched` mechanism draws many outputs at once: ten million take seconds.
-- Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`. You
-  can write your own: see the protocol `Attack`. Some take a classifier with scikit-learn's interface.
+- Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`; `hush.lab` has others. You can
+  write your own: see the protocol `Attack`. Some take a classifier with scikit-learn's interface.
 - `patterns` and `audit_worst_neighbours` search for the inputs on which a mechanism leaks most.
 - `support_test` looks for outputs that only one of two neighbours can produce, by default through their lowest bits.
 
 All return a `hush.audit.AuditResult`. Both directions are tried, and everything that is tried is corrected for.
 
 In reading order: `outputs` and `encoding` (runs to rows of numbers), `scores` (rows to scores), `events` (scores to
-events and their bounds), `attack`, `search` and `classifier` (the attacks), `tester` (the
-audit), `neighbours` and `support` (special uses of it).
+events and their bounds), `attack`, `search` and `classifier` (the attacks), `tester` (the audit),
+`neighbours` and `support` (special uses of it).
 """
 
 from hush.audit.testers.attack import Attack as Attack
