@@ -16,7 +16,6 @@ from hush.accounting import (
     ApproximateDPEvent,
     BallsInBinsEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
     Event,
     FixedSizeSampledEvent,
     GaussianEvent,
@@ -29,6 +28,7 @@ from hush.accounting import (
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.events import (
+    DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     ExponentialMechanismEvent,
     ProjectedGaussianEvent,

@@ -14,7 +14,6 @@ from hush import Relation, Unit
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
     GaussianEvent,
     LaplaceEvent,
     ParallelByIndexEvent,
@@ -27,7 +26,7 @@ from hush.accounting import (
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.budget import DELTA_STEPS, LOSS_STEPS, Cap, Cost
-from hush.accounting.events import ExponentialMechanismEvent, RandomizedResponseEvent
+from hush.accounting.events import DiscreteGaussianEvent, ExponentialMechanismEvent, RandomizedResponseEvent
 from hush.errors import HushError, InvalidArgument, Unsupported
 
 USER = Unit.user()

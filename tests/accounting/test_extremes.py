@@ -16,7 +16,6 @@ import pytest
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
     Event,
     GaussianEvent,
     GroupEvent,
@@ -26,7 +25,12 @@ from hush.accounting import (
     RdpAccountant,
     SelfComposedEvent,
 )
-from hush.accounting.events import DiscreteLaplaceEvent, ExponentialMechanismEvent, RandomizedResponseEvent
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    RandomizedResponseEvent,
+)
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation
 

@@ -11,7 +11,6 @@ from dp_accounting.pld import privacy_loss_distribution as peer
 
 from hush.accounting import (
     ComposedEvent,
-    DiscreteGaussianEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -19,7 +18,7 @@ from hush.accounting import (
     PoissonSampledEvent,
     SelfComposedEvent,
 )
-from hush.accounting.events import DiscreteLaplaceEvent, RandomizedResponseEvent
+from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, RandomizedResponseEvent
 from hush.guarantee import Relation
 
 GRID = 1e-3  # theirs

@@ -59,7 +59,7 @@ CALLS: dict[str, Call] = {
         {"noise_multiplier": [0, 1e-9, 1e9], "projections": [0, 10**7]},
     ),
     "DiscreteGaussianEvent": Call(
-        hush.DiscreteGaussianEvent,
+        events.DiscreteGaussianEvent,
         {"sigma": 1.0, "sensitivity": 1},
         {"sigma": "number", "sensitivity": "count"},
         {"sigma": [0], "sensitivity": [0]},

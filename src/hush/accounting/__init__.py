@@ -29,8 +29,8 @@ can support it then does.
 The contents:
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`,
-  `ApproximateDPEvent`, `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`;
+- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `ApproximateDPEvent`,
+  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`;
   `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `GroupEvent`. Mechanisms have an
   ``event`` of their own.
 - Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
@@ -58,7 +58,6 @@ from hush.accounting.calibration import calibrate_steps as calibrate_steps
 from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
 from hush.accounting.events import BallsInBinsEvent as BallsInBinsEvent
 from hush.accounting.events import ComposedEvent as ComposedEvent
-from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
 from hush.accounting.events import Event as Event
 from hush.accounting.events import FixedSizeSampledEvent as FixedSizeSampledEvent
 from hush.accounting.events import GaussianEvent as GaussianEvent
@@ -80,6 +79,7 @@ from hush.accounting.shortcuts import epsilon as epsilon
 # Shared inside hush, not public.
 from hush.accounting.accountants.classic_theorems import advanced_epsilon as advanced_epsilon
 from hush.accounting.accountants.classic_theorems import amplified_epsilon as amplified_epsilon
+from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
 from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
 from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
 from hush.accounting.events import RepeatPoissonEvent as RepeatPoissonEvent
@@ -92,7 +92,6 @@ __all__ = [
     "BallsInBinsEvent",
     "BasicAccountant",
     "ComposedEvent",
-    "DiscreteGaussianEvent",
     "Event",
     "FixedSizeSampledEvent",
     "GaussianEvent",

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
     Event,
     GaussianEvent,
     GroupEvent,
@@ -24,7 +23,12 @@ from hush.accounting import (
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.accountants.zcdp import epsilon_to_rho, rho_to_epsilon
-from hush.accounting.events import DiscreteLaplaceEvent, ExponentialMechanismEvent, RandomizedResponseEvent
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    RandomizedResponseEvent,
+)
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 

@@ -11,7 +11,6 @@ import pytest
 
 from hush.accounting import ApproximateDPEvent as Claim
 from hush.accounting import (
-    DiscreteGaussianEvent,
     Event,
     FixedSizeSampledEvent,
     GaussianEvent,
@@ -20,7 +19,12 @@ from hush.accounting import (
     ParallelEvent,
     PoissonSampledEvent,
 )
-from hush.accounting.events import DiscreteLaplaceEvent, ExponentialMechanismEvent, RandomizedResponseEvent
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    RandomizedResponseEvent,
+)
 from hush.accounting.losses.pairs import Change, alternatives, changes
 from hush.accounting.losses.profile import DominatingPair
 from hush.guarantee import Relation

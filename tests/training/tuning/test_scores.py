@@ -16,7 +16,7 @@ import pytest
 import torch
 from scipy.stats import beta
 
-from hush.accounting import DiscreteGaussianEvent
+from hush.accounting.events import DiscreteGaussianEvent
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
