@@ -51,7 +51,7 @@ def test_a_group_of_one_unit_is_revealed_with_delta_at_most(kind: hs.Selection) 
     delta, groups, trials = 0.02, 2, 100_000
     plan = kind.plan(groups_per_unit=groups, epsilon=1.0, delta=delta)
     revealed = int(plan.choose(np.ones(trials, dtype=np.int64), TestSource(1)).sum())
-    part = 0.5 if isinstance(kind, hs.GaussianThreshold) else 1.0
+    part = 0.5 if isinstance(kind, selection.GaussianThreshold) else 1.0
     per_group = -math.expm1(math.log1p(-delta * part) / groups)
     assert revealed <= binom.isf(1e-8, trials, per_group)
     assert revealed >= binom.ppf(1e-8, trials, per_group) * 0.2  # thresholds are integers
