@@ -42,7 +42,7 @@ class Selection(ABC):
     """A method of group selection: `truncated_geometric`, `laplace_threshold` or `gaussian_threshold`.
 
     >>> from hush.randomness import TestSource
-    >>> from hush.statistics import count
+    >>> from hush.statistics import Selection, count
     >>> towns = ["Bonn"] * 500 + ["Ulm"]
     >>> settings = {"groups": towns, "selection": Selection.laplace_threshold(), "epsilon": 1.0, "delta": 1e-9}
     >>> count(towns, units=range(501), **settings, source=TestSource(1)).keys
