@@ -108,12 +108,13 @@ def hush_rdp(phases: list[Phase], delta: float) -> float:
 
 def _hush_event(phases: list[Phase]) -> Any:
     from hush import accounting as acc
+    from hush.mechanisms import RandomizedResponse
 
     make: dict[str, Callable[..., Any]] = {
         "sg": lambda q, sigma: acc.PoissonSampledEvent(acc.GaussianEvent(sigma), q),
         "lap": acc.LaplaceEvent,
         "sublap": lambda q, scale: acc.PoissonSampledEvent(acc.LaplaceEvent(scale), q),
-        "rr": acc.RandomizedResponseEvent,
+        "rr": lambda epsilon: RandomizedResponse(epsilon=epsilon).event,
     }
     return acc.ComposedEvent(tuple(acc.SelfComposedEvent(make[kind](*rest[:-1]), rest[-1]) for kind, *rest in phases))
 

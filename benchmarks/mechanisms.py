@@ -105,7 +105,8 @@ def repeated(function: Callable[[Any], Any], noise: str, count: int) -> Call:
 
 def hush_call(form: str, noise: str, count: int) -> Call:
     from hush import mechanisms
-    from hush.randomness import SystemSource, standard_normal
+    from hush.randomness import standard_normal
+    from hush.randomness.source import SystemSource
 
     if form == "bulk":
         source = SystemSource()

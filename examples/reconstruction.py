@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from hush.audit.reconstruction import (
+from hush.lab.reconstruction import (
     difference_attack,
     linear_answers,
     reconstruct_by_linear_program,

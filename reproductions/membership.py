@@ -31,18 +31,20 @@ from common import DELTA, Row, Settings, figure, linear, load, main, mark, measu
 from scipy.optimize import brentq
 from torch import Tensor, nn
 
+from hush import Guarantee
 from hush.accounting import (
     GaussianEvent,
     PldAccountant,
     RdpAccountant,
     SelfComposedEvent,
     ZcdpAccountant,
-    advanced_composition,
     calibrate_noise,
 )
 from hush.audit import roc
-from hush.audit.membership import advantage_bounds, overlap, yeom
+from hush.audit.membership import yeom
 from hush.cli.commands.attack_data import ARCHIVE, read_location
+from hush.lab.composition import advanced_composition
+from hush.lab.data_overlap import overlap
 from hush.training import Flat
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -231,10 +233,10 @@ def _mean(values: list[float]) -> float:
 
 def _note(found: Found, plain: Found, epsilon: float, noise: float) -> str:
     """Say what was measured, what epsilon allows, and how many of the accused are the same in all runs."""
-    bounds = advantage_bounds(epsilon, DELTA)
+    allowed = Guarantee(epsilon=epsilon, delta=DELTA).advantage()
     note = (
         f"noise {noise:.3g}; accuracy loss {accuracy_loss(found, plain):.2f}; "
-        f"advantage {_mean(found.advantages):.3f}, allowed {bounds.tight:.3f}"
+        f"advantage {_mean(found.advantages):.3f}, allowed {allowed:.3f}"
     )
     if len(found.accused) < 2:
         return note
@@ -252,7 +254,7 @@ def _draw(settings: Settings, data: str, drawn: dict[str, Drawn]) -> None:
                 left.plot(budgets, [accuracy_loss(each, plain) for each in by_epsilon.values()], label=way, ms=4)
                 right.plot(budgets, [_mean(each.advantages) for each in by_epsilon.values()], label=way, ms=4)
             curve = np.logspace(math.log10(EPSILONS[0]), math.log10(EPSILONS[-1]), 60)
-            allowed = [advantage_bounds(float(each), DELTA).tight for each in curve]
+            allowed = [Guarantee(epsilon=float(each), delta=DELTA).advantage() for each in curve]
             right.plot(curve, allowed, "k--", marker="", lw=1, label="allowed by epsilon")
             right.axhline(_mean(plain.advantages), color="grey", ls=":", marker="", label="not private")
             left.set(

@@ -42,7 +42,8 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 from torch import Tensor
 
-from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax, LNMax, PATEClassifier, VoteAggregator, VoteAnswers
+from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax, LNMax, PATEClassifier, VoteAggregator
+from hush.estimators.pate.aggregators import VoteAnswers
 from hush.estimators.pate.costs import raw_cost
 from hush.estimators.pate.report import cost_type
 from hush.training.scattering import Scattering

@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from common import Images, Row, Settings, figure, load, main
 from torch import Tensor, nn
 
-from hush.stability import SmoothedClassifier, gaussian_radius, pixeldp_radius
+from hush.lab.radius import pixeldp_radius
+from hush.stability import SmoothedClassifier, gaussian_radius
 
 BOUNDS = {0.1: 99.1, 0.3: 98.2}  # PixelDP's construction bounds, and its accuracy without attack, in percent
 RADIUS = 2.5  # in units of the construction bound: where the table looks

@@ -16,10 +16,7 @@ from hush.accounting import (
     ApproximateDPEvent,
     BallsInBinsEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
@@ -27,12 +24,17 @@ from hush.accounting import (
     ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
+    SelfComposedEvent,
+    ZeroConcentratedDPEvent,
+)
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
     ProjectedGaussianEvent,
     RandomizedResponseEvent,
     RepeatNegativeBinomialEvent,
     RepeatPoissonEvent,
-    SelfComposedEvent,
-    ZeroConcentratedDPEvent,
 )
 from hush.guarantee import Relation
 

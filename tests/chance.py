@@ -28,7 +28,7 @@ import numpy as np
 import pytest
 from _pytest.runner import runtestprotocol
 
-from hush.randomness import system_source
+from hush.randomness.source import system_source
 
 _DREW = pytest.StashKey[list[str]]()
 _GENERATORS = pytest.StashKey[list["_GlobalGenerator"]]()

@@ -128,29 +128,25 @@ ROWS: dict[str, Row] = {
         HOSTILE_PAIRS,
     ),
     "subsample-mean": Row(
-        m.SubsampleAggregate(function=np.mean, num_blocks=8, aggregator=m.MeanOfResults(epsilon=0.7, bounds=(0, 40))),
+        m.SubsampleAggregate.mean(np.mean, num_blocks=8, epsilon=0.7, bounds=(0, 40)),
         _release,
         RECORDS,
         (*HOSTILE_RECORDS, [], [1.0]),
     ),
     "subsample-median": Row(
-        m.SubsampleAggregate(
-            function=np.median, num_blocks=8, aggregator=m.MedianOfResults(epsilon=0.7, delta=1e-6, bounds=(0, 40))
-        ),
+        m.SubsampleAggregate.median(np.median, num_blocks=8, epsilon=0.7, delta=1e-6, bounds=(0, 40)),
         _release,
         RECORDS,
         (*HOSTILE_RECORDS, [], [1.0]),
     ),
     "subsample-raising": Row(
-        m.SubsampleAggregate(function=_raises, num_blocks=8, aggregator=m.MedianOfResults(epsilon=0.7, bounds=(0, 40))),
+        m.SubsampleAggregate.median(_raises, num_blocks=8, epsilon=0.7, bounds=(0, 40)),
         _release,
         RECORDS,
         (),
     ),
     "subsample-most-common": Row(
-        m.SubsampleAggregate(
-            function=max, num_blocks=8, aggregator=m.MostCommonResult(epsilon=0.7, values=("a", "b", "c"))
-        ),
+        m.SubsampleAggregate.most_common(max, num_blocks=8, epsilon=0.7, values=("a", "b", "c")),
         _release,
         list("aabbbc"),
         ([], [1, "a"], [None]),

@@ -30,6 +30,7 @@ from hush.accounting.losses.pairs import Change, Direction, alternatives
 from hush.accounting.losses.profile import DominatingPair
 from hush.errors import BudgetExceeded
 from hush.guarantee import Bound, Relation
+from hush.lab.composition import sampling_amplification
 
 PROBLEMS = {problem["id"]: problem for problem in golden("accounting_reference.json")["problems"]}
 
@@ -256,5 +257,5 @@ def test_sampling_that_ignores_replacement() -> None:
 def test_amplification_by_q_alone() -> None:
     # Twin: (q epsilon, q delta). The real sampled mechanism has more.
     sampled = PldAccountant().compose(PoissonSampledEvent(LaplaceEvent(1 / 0.4), 0.01)).epsilon(0.0)
-    assert hush.sampling_amplification(0.4, 0.0, 0.01).epsilon >= sampled * (1 - 1e-12)
+    assert sampling_amplification(0.4, 0.0, 0.01).epsilon >= sampled * (1 - 1e-12)
     assert not sampled <= 0.01 * 0.4

@@ -14,21 +14,19 @@ from hush import Relation, Unit
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    ExponentialMechanismEvent,
     GaussianEvent,
     LaplaceEvent,
     ParallelByIndexEvent,
     ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     RdpAccountant,
     RdpFilter,
     SelfComposedEvent,
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.budget import DELTA_STEPS, LOSS_STEPS, Cap, Cost
+from hush.accounting.events import DiscreteGaussianEvent, ExponentialMechanismEvent, RandomizedResponseEvent
 from hush.errors import HushError, InvalidArgument, Unsupported
 
 USER = Unit.user()

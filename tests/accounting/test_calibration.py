@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,6 @@ from hush.accounting import (
     PoissonSampledEvent,
     RdpAccountant,
     SelfComposedEvent,
-    calibrate_contributions,
     calibrate_count,
     calibrate_noise,
     calibrate_sampling_rate,
@@ -33,6 +34,10 @@ fewer = settings(max_examples=4, phases=(Phase.explicit, Phase.reuse, Phase.gene
 
 def epsilon(event: Event, delta: float, kind: type[Accountant] = PldAccountant, **settings_: object) -> float:
     return kind(**settings_).compose(event).epsilon(delta)  # type: ignore[arg-type]
+
+
+def groups_of(event: Event) -> Callable[[int], Event]:
+    return lambda size: GroupEvent(event, size)
 
 
 def sampled(sigma: float, rate: float, count: int = 1) -> Event:
@@ -71,13 +76,14 @@ class TestCalibration:
     def test_contributions(self, target: float, sigma: float) -> None:
         for relation in (Relation.ADD_OR_REMOVE, Relation.REPLACE):
             event = SelfComposedEvent(GaussianEvent(sigma), 3)
-            size = calibrate_contributions(epsilon=target, delta=1e-6, event=event, relation=relation)
+            size = calibrate_count(epsilon=target, delta=1e-6, template=groups_of(event), relation=relation)
             if size:
                 assert epsilon(GroupEvent(event, size), 1e-6, relation=relation) <= target
             assert epsilon(GroupEvent(event, size + 1), 1e-6, relation=relation) > target
 
-    def test_contributions_stop_at_the_largest_group(self) -> None:
-        assert calibrate_contributions(epsilon=2.0, delta=1e-5, event=GaussianEvent(1e4)) == 1000
+    def test_contributions_stop_at_the_maximum(self) -> None:
+        template = groups_of(GaussianEvent(1e4))
+        assert calibrate_count(epsilon=2.0, delta=1e-5, template=template, maximum=1000) == 1000
 
     @pytest.mark.parametrize("accountant", [PldAccountant, RdpAccountant])
     @pytest.mark.parametrize("relation", [Relation.ADD_OR_REMOVE, Relation.REPLACE])
@@ -114,7 +120,7 @@ class TestCalibration:
 
     def test_nothing_fits(self) -> None:
         assert calibrate_steps(epsilon=0.01, delta=1e-9, noise_multiplier=0.5) == 0
-        assert calibrate_contributions(epsilon=0.01, delta=1e-9, event=GaussianEvent(0.5)) == 0
+        assert calibrate_count(epsilon=0.01, delta=1e-9, template=groups_of(GaussianEvent(0.5))) == 0
 
     @pytest.mark.parametrize("target", [1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100, 1000])
     @pytest.mark.parametrize("delta", [1e-15, 1e-2, 0.5])

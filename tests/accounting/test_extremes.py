@@ -16,18 +16,20 @@ import pytest
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     PldAccountant,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     RdpAccountant,
     SelfComposedEvent,
+)
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    RandomizedResponseEvent,
 )
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation

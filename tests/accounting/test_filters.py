@@ -11,13 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hush.accounting import (
-    AdvancedAccountant,
     ApproximateDPEvent,
-    BasicAccountant,
     ComposedEvent,
     Event,
     GaussianEvent,
-    GdpAccountant,
     LaplaceEvent,
     PldAccountant,
     PoissonSampledEvent,
@@ -30,7 +27,6 @@ from hush.accounting import (
     ZcdpFilter,
     ZcdpOdometer,
     ZeroConcentratedDPEvent,
-    filter_for,
 )
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported
 from hush.guarantee import Bound, Relation
@@ -247,22 +243,6 @@ def test_sampled_gaussians_have_a_renyi_filter() -> None:
         count += 1
     assert RdpAccountant().compose(step, count).epsilon(1e-6) <= 2.0
     assert count > 500
-
-
-def test_a_privacy_loss_distribution_has_no_filter() -> None:
-    with pytest.raises(Unsupported, match="fixed in advance"):
-        filter_for(PldAccountant, epsilon=1.0, delta=1e-6)
-
-
-def test_filters_by_accountant() -> None:
-    assert isinstance(filter_for(BasicAccountant, epsilon=1.0, delta=1e-6), PureFilter)
-    assert isinstance(filter_for(ZcdpAccountant, epsilon=1.0, delta=1e-6), ZcdpFilter)
-    assert isinstance(filter_for(RdpAccountant, epsilon=1.0, delta=1e-6, order=20.0), RdpFilter)
-    with pytest.raises(InvalidArgument, match="^order="):
-        filter_for(RdpAccountant, epsilon=1.0, delta=1e-6)
-    for without in (GdpAccountant, AdvancedAccountant):
-        with pytest.raises(Unsupported, match=without.__name__):
-            filter_for(without, epsilon=1.0, delta=1e-6)
 
 
 def test_an_order_at_which_nothing_is_allowed_is_refused() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hush.accounting import (
     Accountant,
     ComposedEvent,
-    DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     GroupEvent,
@@ -22,6 +21,7 @@ from hush.accounting import (
     SelfComposedEvent,
     ZcdpAccountant,
 )
+from hush.accounting.events import DiscreteLaplaceEvent
 from hush.guarantee import Relation
 
 WOBBLE = 1e-5  # each upper bound may be this far above the truth, so two of them may disagree by it

@@ -11,16 +11,14 @@ from dp_accounting.pld import privacy_loss_distribution as peer
 
 from hush.accounting import (
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     PldAccountant,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     SelfComposedEvent,
 )
+from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, RandomizedResponseEvent
 from hush.guarantee import Relation
 
 GRID = 1e-3  # theirs

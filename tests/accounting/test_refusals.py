@@ -13,9 +13,10 @@ import pytest
 
 from contracts.naming import naming
 from hush import accounting as hush
-from hush.accounting import GaussianEvent, PldAccountant, RdpAccountant
+from hush.accounting import GaussianEvent, PldAccountant, RdpAccountant, events
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
+from hush.lab import composition
 
 GRAMMAR = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.+): expected (?P<what>.+?)\.( .+[.!?:])?", re.DOTALL)
 
@@ -52,28 +53,28 @@ CALLS: dict[str, Call] = {
     ),
     "LaplaceEvent": Call(hush.LaplaceEvent, {"scale": 1.0}, {"scale": "number"}, {"scale": [0, 1e-9, 1e9]}),
     "ProjectedGaussianEvent": Call(
-        hush.ProjectedGaussianEvent,
+        events.ProjectedGaussianEvent,
         {"noise_multiplier": 1.0, "projections": 20},
         {"noise_multiplier": "number", "projections": "count"},
         {"noise_multiplier": [0, 1e-9, 1e9], "projections": [0, 10**7]},
     ),
     "DiscreteGaussianEvent": Call(
-        hush.DiscreteGaussianEvent,
+        events.DiscreteGaussianEvent,
         {"sigma": 1.0, "sensitivity": 1},
         {"sigma": "number", "sensitivity": "count"},
         {"sigma": [0], "sensitivity": [0]},
     ),
     "DiscreteLaplaceEvent": Call(
-        hush.DiscreteLaplaceEvent,
+        events.DiscreteLaplaceEvent,
         {"scale": 1.0, "sensitivity": 1},
         {"scale": "number", "sensitivity": "count"},
         {"scale": [0], "sensitivity": [0]},
     ),
     "ExponentialMechanismEvent": Call(
-        hush.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
+        events.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
     ),
     "RandomizedResponseEvent": Call(
-        hush.RandomizedResponseEvent,
+        events.RandomizedResponseEvent,
         {"epsilon": 1.0, "num_values": 2},
         {"epsilon": "number", "num_values": "count"},
         {"epsilon": [0], "num_values": [0, 1]},
@@ -114,13 +115,13 @@ CALLS: dict[str, Call] = {
         hush.GroupEvent, {"event": GaussianEvent(1.0), "size": 2}, {"event": "event", "size": "count"}, {"size": [0]}
     ),
     "RepeatNegativeBinomialEvent": Call(
-        hush.RepeatNegativeBinomialEvent,
+        events.RepeatNegativeBinomialEvent,
         {"event": GaussianEvent(1.0), "gamma": 0.1, "shape": 1.0},
         {"event": "event", "gamma": "number", "shape": "number"},
         {"gamma": [0, 1, 2]},
     ),
     "RepeatPoissonEvent": Call(
-        hush.RepeatPoissonEvent,
+        events.RepeatPoissonEvent,
         {"event": GaussianEvent(1.0), "mean": 2.0},
         {"event": "event", "mean": "number"},
         {"mean": [0]},
@@ -155,12 +156,6 @@ CALLS: dict[str, Call] = {
         {**TARGET_KINDS, "noise_multiplier": "number", "num_steps": "count", "relation": "relation"},
         {"epsilon": [0], "delta": [1], "accountant": ["pld", None, int]},
     ),
-    "calibrate_contributions": Call(
-        hush.calibrate_contributions,
-        {**TARGET, "event": GaussianEvent(9.0), "relation": Relation.ADD_OR_REMOVE},
-        {**TARGET_KINDS, "event": "event", "relation": "relation"},
-        {"epsilon": [0], "accountant": ["pld", None, int]},
-    ),
     "calibrate_count": Call(
         lambda **arguments: hush.calibrate_count(
             template=lambda n: hush.SelfComposedEvent(GaussianEvent(9.0), n), **arguments
@@ -169,28 +164,28 @@ CALLS: dict[str, Call] = {
         {**TARGET_KINDS, "maximum": "count", "relation": "relation"},
     ),
     "basic_composition": Call(
-        hush.basic_composition, {**TARGET, "count": 3}, {**TARGET_KINDS, "count": "count"}, {"delta": [1]}
+        composition.basic_composition, {**TARGET, "count": 3}, {**TARGET_KINDS, "count": "count"}, {"delta": [1]}
     ),
     "advanced_composition": Call(
-        hush.advanced_composition,
+        composition.advanced_composition,
         {**TARGET, "count": 3, "slack": 1e-6},
         {**TARGET_KINDS, "count": "count", "slack": "number"},
         {"slack": [0, 1]},
     ),
     "optimal_composition": Call(
-        hush.optimal_composition,
+        composition.optimal_composition,
         {**TARGET, "count": 3, "total_delta": 1e-3},
         {**TARGET_KINDS, "count": "count", "total_delta": "number"},
         {"total_delta": [1]},
     ),
     "sampling_amplification": Call(
-        hush.sampling_amplification,
+        composition.sampling_amplification,
         {**TARGET, "sampling_rate": 0.1},
         {**TARGET_KINDS, "sampling_rate": "number"},
         {"sampling_rate": [0, 1.5]},
     ),
     "parallel_composition": Call(
-        hush.parallel_composition,
+        composition.parallel_composition,
         {"claims": [(0.1, 0.0)], "relation": Relation.REPLACE},
         {"relation": "relation"},
         {"claims": [[], None, 3, [1.0], [(0.1,)], "ab", [(math.nan, 0.0)], [(0.1, 1.0)], [(0.1, "0")], [None]]},
@@ -219,12 +214,6 @@ CALLS: dict[str, Call] = {
         {"delta": "number", "relation": "relation"},
         {"delta": [0, 1]},
     ),
-    "filter_for": Call(
-        lambda accountant=hush.ZcdpAccountant, **arguments: hush.filter_for(accountant, **arguments),
-        dict(TARGET),
-        TARGET_KINDS,
-        {"delta": [1], "accountant": ["zcdp", None, hush.ZcdpAccountant(), int]},
-    ),
     "PldAccountant": Call(
         hush.PldAccountant,
         {"relation": Relation.REPLACE, "accuracy": 1e-5},
@@ -243,24 +232,7 @@ CALLS: dict[str, Call] = {
     "delta_interval": Call(STARTED.delta_interval, {"epsilon": 1.0}, {"epsilon": "number"}),
     "renyi": Call(RENYI.renyi, {"order": 2.0}, {"order": "number"}, {"order": [0, 1, 0.5]}),
     "best_order": Call(RENYI.best_order, {"delta": 1e-5}, {"delta": "number"}, {"delta": [0, 1]}),
-    "epsilon_curve": Call(
-        lambda accountant=STARTED, deltas=(1e-5,): hush.epsilon_curve(accountant, deltas),
-        {},
-        {},
-        {"deltas": [[math.nan], [1e-5, -1], [1], ["a"], None, 3], "accountant": [None, 3, PldAccountant]},
-    ),
-    "delta_curve": Call(
-        lambda accountant=STARTED, epsilons=(1.0,): hush.delta_curve(accountant, epsilons),
-        {},
-        {},
-        {"epsilons": [[math.nan], [-1], [math.inf], ["a"], None], "accountant": [None, 3, PldAccountant]},
-    ),
-    "max_true_positive_rate": Call(
-        lambda accountant=STARTED, **arguments: hush.max_true_positive_rate(accountant, **arguments),
-        {"false_positive_rate": 0.1},
-        {"false_positive_rate": "number"},
-        {"false_positive_rate": [1.5], "accountant": [None, 3, PldAccountant]},
-    ),
+    "accountant.max_tpr": Call(STARTED.max_tpr, {"fpr": 0.1}, {"fpr": "number"}, {"fpr": [1.5]}),
 }
 FIELDS = [
     pytest.param(

@@ -8,12 +8,12 @@ from training.pages import missing_names, run_examples
 
 pytest.importorskip("torch", reason="half of the page is about trained models")
 
-ROOMS = ("attributes", "canaries", "extraction", "fairness", "membership", "reconstruction", "testers", "training")
+ROOMS = ("canaries", "fairness", "membership", "testers", "training")
 
 
 def test_examples_run() -> None:
     """All randomness on the page has a seed."""
-    assert run_examples("audit.md") >= 15
+    assert run_examples("audit.md") >= 12
 
 
 def test_every_public_name_stands_on_the_page() -> None:

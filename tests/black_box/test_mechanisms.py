@@ -188,19 +188,17 @@ TABLE: dict[type[hush.Mechanism], list[Case]] = {
         )
     ],
     hush.SubsampleAggregate: [
-        released(hush.SubsampleAggregate(function=np.mean, num_blocks=3, aggregator=aggregator), RECORDS)
-        for aggregator in (
-            hush.MeanOfResults(epsilon=1.0, bounds=(0, 1)),
-            hush.MedianOfResults(epsilon=1.0, bounds=(0, 1)),
-            hush.MedianOfResults(epsilon=1.0, bounds=(0, 1), delta=0.01),
+        released(mechanism, RECORDS)
+        for mechanism in (
+            hush.SubsampleAggregate.mean(np.mean, num_blocks=3, epsilon=1.0, bounds=(0, 1)),
+            hush.SubsampleAggregate.median(np.mean, num_blocks=3, epsilon=1.0, bounds=(0, 1)),
+            hush.SubsampleAggregate.median(np.mean, num_blocks=3, epsilon=1.0, bounds=(0, 1), delta=0.01),
         )
     ]
     + [
         released(
-            hush.SubsampleAggregate(
-                function=lambda block: block[-1] > 1,
-                num_blocks=3,
-                aggregator=hush.MostCommonResult(epsilon=1.0, values=(True, False)),
+            hush.SubsampleAggregate.most_common(
+                lambda block: block[-1] > 1, num_blocks=3, epsilon=1.0, values=(True, False)
             ),
             RECORDS,
         )

@@ -7,7 +7,9 @@ import argparse
 import pytest
 
 from hush.accounting import Accountant
-from hush.audit import Bonferroni, BoundMethod, Explicit, MultiSplit, SplitScores, ThresholdRule
+from hush.audit import Bonferroni, Explicit, MultiSplit, SplitScores
+from hush.audit.bounds.method import BoundMethod
+from hush.audit.bounds.thresholds import ThresholdRule
 from hush.cli import build_parser
 from hush.cli.words import ACCOUNTANTS, BOUND_METHODS, NOISES, ROLES, THRESHOLD_RULES, UNIT_KINDS, role, threshold_rule
 from hush.errors import InvalidArgument

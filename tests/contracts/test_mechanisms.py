@@ -16,7 +16,8 @@ from hush.accounting import Event, PldAccountant, RdpAccountant, ZcdpFilter
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Mechanism
-from hush.randomness import SystemSource, TestSource
+from hush.randomness import TestSource
+from hush.randomness.source import SystemSource
 from mechanism_tables import ROWS, Row
 
 EVERY_ROW = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hush.errors import InvalidArgument
-from hush.guarantee import CalendarWindow, Unit, UnitKind, UserWindow
+from hush.guarantee import CalendarWindow, Unit, UserWindow
+from hush.guarantee.unit import UnitKind
 
 
 @pytest.mark.parametrize(

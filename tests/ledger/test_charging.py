@@ -23,7 +23,8 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.ledger import EntryKind, Ledger, LedgerBudget, LedgerUnavailable, OverBudget
 from hush.sql.engines.duckdb import DuckDBEngine
-from hush.training import BallsInBins, Candidate, PublicScore
+from hush.training import BallsInBins, Candidate
+from hush.training.tuning.scores import PublicScore
 
 QUESTION = "SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY sex"
 

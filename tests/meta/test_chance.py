@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from chance import fixed_randomness, stream
-from hush.randomness import system_source
+from hush.randomness.source import system_source
 
 TESTS = Path(__file__).resolve().parents[1]
 DRAWING = """

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hush.audit import BoundMethod
+from hush.audit.bounds.method import BoundMethod
 from hush.mechanisms import Mechanism
 
 SECTIONS = ("Guarantee", "Assumes", "References")
@@ -20,11 +20,8 @@ CLAIMING = (
     "Accountant",
     "Filter",
     "Odometer",
-    "_composition",
-    "_amplification",
     "_rate",
     "epsilon",
-    "filter_for",
     "Training",
     "_from_counts",
     "best_of",

@@ -19,18 +19,25 @@ SOURCE = ROOT / "src"
 
 # Modules below a package that are public themselves. All others are internal to their package.
 PUBLIC_MODULES = {
-    "hush.audit.attributes",
     "hush.audit.canaries",
-    "hush.audit.extraction",
     "hush.audit.fairness",
     "hush.audit.membership",
-    "hush.audit.reconstruction",
     "hush.audit.testers",
     "hush.audit.training",
     "hush.estimators.pate",
     "hush.lab.anonymity",
+    "hush.lab.attributes",
+    "hush.lab.composition",
+    "hush.lab.data_overlap",
+    "hush.lab.divergence",
+    "hush.lab.extraction",
+    "hush.lab.histogram",
     "hush.lab.ntk",
+    "hush.lab.radius",
     "hush.lab.ratios",
+    "hush.lab.reconstruction",
+    "hush.lab.slicing",
+    "hush.lab.trained_attacks",
     "hush.training.scattering",
 }
 
@@ -55,7 +62,7 @@ SMALL_ROOMS = {
 }
 
 # Public names, without `hush.lab`. Lower it when names go; a new one needs a page or an example that shows it.
-MOST_PUBLIC_NAMES = 386
+MOST_PUBLIC_NAMES = 283
 
 
 def _load(path: Path) -> ModuleType:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from hush import accounting, data, errors, ledger, mechanisms, randomness, report, runs, sql, stability, statistics
+from hush import accounting, data, errors, lab, ledger, mechanisms, randomness, report, runs, sql, stability, statistics
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -17,6 +17,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "accounting.md": [accounting],
     "data.md": [data],
+    "lab.md": [lab],
     "ledger.md": [ledger],
     "mechanisms.md": [mechanisms, randomness, errors],
     "queries.md": [sql],

@@ -14,7 +14,6 @@ from hush.errors import InvalidArgument
 from hush.randomness import (
     MAX_SCALE,
     RandomSource,
-    SystemSource,
     TestSource,
     discrete_gaussian,
     discrete_laplace,
@@ -23,6 +22,7 @@ from hush.randomness import (
     geometric,
 )
 from hush.randomness import exact_samplers as exact_module
+from hush.randomness.source import SystemSource
 
 Sampler = Callable[[RandomSource, float, int], Any]
 SAMPLERS: list[Sampler] = [discrete_laplace, discrete_gaussian, floored_laplace, floored_gaussian, geometric]

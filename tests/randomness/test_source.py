@@ -17,15 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.randomness import (
-    KeyedSource,
-    RandomSource,
-    SystemSource,
-    TestSource,
-    assumptions_of,
-    source_or_default,
-    system_source,
-)
+from hush.randomness import KeyedSource, RandomSource, TestSource, assumptions_of, source_or_default
+from hush.randomness.source import SystemSource, system_source
 
 BUFFER = 1 << 12  # words
 

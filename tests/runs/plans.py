@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from hush.data import Numeric, Prepared, Schema, open_data, prepare
+from hush.data import Numeric, Schema, open_data, prepare
+from hush.data.preparation.prepared_data import Prepared
 from hush.runs import Settings
 from hush.runs.dataset import plan_for
 from hush.runs.run_plan import RunPlan

@@ -23,7 +23,8 @@ from hush.accounting import (
 from hush.accounting.events import QualifiedEvent
 from hush.cli import main
 from hush.cli.commands import plan as plan_command
-from hush.data import Numeric, Prepared, Schema, open_data, prepare
+from hush.data import Numeric, Schema, open_data, prepare
+from hush.data.preparation.prepared_data import Prepared
 from hush.errors import InvalidArgument
 from hush.runs import Settings, job
 from hush.runs import steps as steps_module

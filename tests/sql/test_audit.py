@@ -42,9 +42,10 @@ from hush.sql.answer.priced_query import PricedQuery
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write import bounded
 from hush.sql.write.plan import QueryPlan
-from hush.statistics import GaussianNoise, LaplaceNoise, LaplaceThreshold, NoisePlan
+from hush.statistics import GaussianNoise, LaplaceNoise, NoisePlan
 from hush.statistics.noise import ChosenLimit
 from hush.statistics.noise import selection as selection
+from hush.statistics.noise.selection import LaplaceThreshold
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from hush.errors import InvalidArgument
-from hush.stability import gaussian_radius, pixeldp_radius
+from hush.lab.radius import pixeldp_radius
+from hush.stability import gaussian_radius
 
 
 @given(st.floats(0.51, 0.9999), st.floats(0.01, 10))

@@ -56,7 +56,10 @@ MECHANISMS = {
     "sum of totals": (run(hs.sum, total_bounds=(0, 2), groups_per_unit=2), 0.0),
     "mean": (run(hs.mean, bounds=(0, 2), groups_per_unit=1), 0.0),
     "private groups": (run(hs.count, private=True, delta=DELTA, noise=hs.LaplaceNoise(), groups_per_unit=2), DELTA),
-    "thresholds": (run(hs.count, private=True, delta=DELTA, selection=hs.LaplaceThreshold(), groups_per_unit=1), DELTA),
+    "thresholds": (
+        run(hs.count, private=True, delta=DELTA, selection=hs.Selection.laplace_threshold(), groups_per_unit=1),
+        DELTA,
+    ),
 }
 
 

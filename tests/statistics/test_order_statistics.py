@@ -13,7 +13,7 @@ from hush.guarantee import Relation
 from hush.randomness import TestSource
 
 SALARIES = [*np.linspace(30_000, 90_000, 999), 2e9]
-METHODS = [hs.TreeQuantile(), hs.ExponentialQuantile(), hs.SmoothQuantile()]
+METHODS = [hs.MedianMethod.tree(), hs.MedianMethod.exponential(), hs.MedianMethod.smooth()]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -57,7 +57,7 @@ def test_methods_without_groups_or_noise_of_a_kind_say_so(method: Any) -> None:
 
 
 def test_the_smooth_median_is_for_replaced_units_of_one_row() -> None:
-    settings = {"units": [1, 2, 3], "bounds": (0, 4), "method": hs.SmoothQuantile(), "epsilon": 1.0}
+    settings = {"units": [1, 2, 3], "bounds": (0, 4), "method": hs.MedianMethod.smooth(), "epsilon": 1.0}
     result = hs.median([1, 2, 3], **settings)
     assert result.guarantee.relation is Relation.REPLACE
     assert "the number of units is public" in result.guarantee.assumptions

@@ -92,7 +92,7 @@ def test_few_rows_elsewhere() -> None:
         assert hs.approximate_bounds([math.inf] * rows, units=units, **EPSILON, source=source).bounds is None
         assert (
             0
-            <= hs.median([1] * rows, units=units, bounds=(0, 2), method=hs.ExponentialQuantile(), **EPSILON).value
+            <= hs.median([1] * rows, units=units, bounds=(0, 2), method=hs.MedianMethod.exponential(), **EPSILON).value
             <= 2
         )
 
@@ -126,7 +126,7 @@ REFUSED: dict[str, Any] = {
     "level": lambda: hs.quantiles([1], [1.5], units=[1], bounds=(0, 1), epsilon=1.0),
     "shape": lambda: hs.vector_mean(np.zeros((1, 3)), units=[1], dimension=2, clip_norm=1.0, epsilon=1.0),
     "groups of a choice": lambda: hs.median(
-        [1], units=[1], bounds=(0, 1), groups=[1], keys=[1], method=hs.ExponentialQuantile(), epsilon=1.0
+        [1], units=[1], bounds=(0, 1), groups=[1], keys=[1], method=hs.MedianMethod.exponential(), epsilon=1.0
     ),
 }
 
@@ -151,7 +151,7 @@ def test_units_and_assumptions_are_stated() -> None:
     by_row = hs.count([1, 1], units=hs.EachRow(), epsilon=60.0)
     assert by_row.guarantee.unit == Unit.example()
     assert by_row.value == 2  # false alarms: noise is not 0 with 2 e^-60
-    smooth = hs.median([1, 2, 3], units=[1, 2, 3], bounds=(0, 4), method=hs.SmoothQuantile(), epsilon=1.0)
+    smooth = hs.median([1, 2, 3], units=[1, 2, 3], bounds=(0, 4), method=hs.MedianMethod.smooth(), epsilon=1.0)
     assert smooth.guarantee.relation is Relation.REPLACE
     test = hs.mean([1], units=[1], bounds=(0, 2), epsilon=1.0, source=TestSource(1))
     assert "test randomness" in test.guarantee.assumptions

@@ -212,7 +212,12 @@ def test_scores_of_choices_move_by_their_sensitivity(others: list[Row], added: l
             units, labels, values, _ = columns(rows)
             hs.top_k(labels, 2, units=units, keys=KEYS, epsilon=1.0, source=NoChoice(0))
             hs.median(
-                values, units=units, bounds=(-1, 2), method=hs.ExponentialQuantile(), epsilon=1.0, source=NoChoice(0)
+                values,
+                units=units,
+                bounds=(-1, 2),
+                method=hs.MedianMethod.exponential(),
+                epsilon=1.0,
+                source=NoChoice(0),
             )
     (top, first), (median, middle), (_, second), (_, other_middle) = seen
     assert ((second - first >= 0) & (second - first <= top.sensitivity.largest_change)).all()

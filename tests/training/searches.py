@@ -10,23 +10,18 @@ import pytest
 from scipy.stats import beta, logser, nbinom, poisson
 
 from hush.accounting import Event, GaussianEvent
-from hush.training import (
-    LogarithmicRepetitions,
-    NegativeBinomialRepetitions,
-    PoissonRepetitions,
-    PublicScore,
-    TuningPlan,
-    plan_tuning,
-)
-from hush.training.tuning.repetitions import Repetitions
+from hush.training import Repetitions, plan_tuning
+from hush.training.tuning.repetitions import NegativeBinomialRepetitions
+from hush.training.tuning.scores import PublicScore
+from hush.training.tuning.search import TuningPlan
 
 ALARM = 1e-8
 PUBLIC = PublicScore("invented for a test")
 LAWS: dict[str, Repetitions] = {
-    "logarithmic": LogarithmicRepetitions(8.0),
-    "geometric": NegativeBinomialRepetitions(6.0),
-    "negative-binomial": NegativeBinomialRepetitions(5.0, 0.5),
-    "poisson": PoissonRepetitions(3.0),
+    "logarithmic": Repetitions.logarithmic(8.0),
+    "geometric": Repetitions.negative_binomial(6.0),
+    "negative-binomial": Repetitions.negative_binomial(5.0, shape=0.5),
+    "poisson": Repetitions.poisson(3.0),
 }
 EACH_LAW = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 

@@ -29,19 +29,15 @@ can support it then does.
 The contents:
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`, `DiscreteLaplaceEvent`,
-  `ProjectedGaussianEvent`, `ExponentialMechanismEvent`, `RandomizedResponseEvent`, `ApproximateDPEvent`,
-  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`; `ComposedEvent`,
-  `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `RepeatNegativeBinomialEvent`, `RepeatPoissonEvent`;
-  `GroupEvent`.
+- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `ApproximateDPEvent`,
+  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`;
+  `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `GroupEvent`. Mechanisms have an
+  ``event`` of their own.
 - Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
-  `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`.
-- Classic theorems: `basic_composition`, `advanced_composition`, `optimal_composition`, `sampling_amplification`,
-  `parallel_composition`.
-- Parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `filter_for`, `ZcdpOdometer`.
-- Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_contributions`,
-  `calibrate_count`.
-- Curves: `epsilon_curve`, `delta_curve`, `max_true_positive_rate`.
+  `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`. The classic theorems as functions are in
+  `hush.lab.composition`.
+- Parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `ZcdpOdometer`.
+- Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`.
 - Budgets for ledgers: `hush.accounting.budget`.
 """
 
@@ -50,32 +46,19 @@ from hush.accounting import events as events
 from hush.accounting.accountants.accountant import Accountant as Accountant
 from hush.accounting.accountants.classic_theorems import AdvancedAccountant as AdvancedAccountant
 from hush.accounting.accountants.classic_theorems import BasicAccountant as BasicAccountant
-from hush.accounting.accountants.classic_theorems import advanced_composition as advanced_composition
-from hush.accounting.accountants.classic_theorems import basic_composition as basic_composition
-from hush.accounting.accountants.classic_theorems import optimal_composition as optimal_composition
-from hush.accounting.accountants.classic_theorems import parallel_composition as parallel_composition
-from hush.accounting.accountants.classic_theorems import sampling_amplification as sampling_amplification
 from hush.accounting.accountants.gdp import GdpAccountant as GdpAccountant
 from hush.accounting.accountants.pld import PldAccountant as PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant
 from hush.accounting.accountants.rdp import renyi_to_epsilon as renyi_to_epsilon
 from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
-from hush.accounting.calibration import calibrate_contributions as calibrate_contributions
 from hush.accounting.calibration import calibrate_count as calibrate_count
 from hush.accounting.calibration import calibrate_noise as calibrate_noise
 from hush.accounting.calibration import calibrate_sampling_rate as calibrate_sampling_rate
 from hush.accounting.calibration import calibrate_steps as calibrate_steps
-from hush.accounting.curves import delta_curve as delta_curve
-from hush.accounting.curves import epsilon_curve as epsilon_curve
-from hush.accounting.curves import gaussian_delta as gaussian_delta
-from hush.accounting.curves import max_true_positive_rate as max_true_positive_rate
 from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
 from hush.accounting.events import BallsInBinsEvent as BallsInBinsEvent
 from hush.accounting.events import ComposedEvent as ComposedEvent
-from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
-from hush.accounting.events import DiscreteLaplaceEvent as DiscreteLaplaceEvent
 from hush.accounting.events import Event as Event
-from hush.accounting.events import ExponentialMechanismEvent as ExponentialMechanismEvent
 from hush.accounting.events import FixedSizeSampledEvent as FixedSizeSampledEvent
 from hush.accounting.events import GaussianEvent as GaussianEvent
 from hush.accounting.events import GroupEvent as GroupEvent
@@ -83,10 +66,6 @@ from hush.accounting.events import LaplaceEvent as LaplaceEvent
 from hush.accounting.events import ParallelByIndexEvent as ParallelByIndexEvent
 from hush.accounting.events import ParallelEvent as ParallelEvent
 from hush.accounting.events import PoissonSampledEvent as PoissonSampledEvent
-from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
-from hush.accounting.events import RandomizedResponseEvent as RandomizedResponseEvent
-from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
-from hush.accounting.events import RepeatPoissonEvent as RepeatPoissonEvent
 from hush.accounting.events import SelfComposedEvent as SelfComposedEvent
 from hush.accounting.events import ZeroConcentratedDPEvent as ZeroConcentratedDPEvent
 from hush.accounting.filters import PrivacyFilter as PrivacyFilter
@@ -94,8 +73,17 @@ from hush.accounting.filters import PureFilter as PureFilter
 from hush.accounting.filters import RdpFilter as RdpFilter
 from hush.accounting.filters import ZcdpFilter as ZcdpFilter
 from hush.accounting.filters import ZcdpOdometer as ZcdpOdometer
-from hush.accounting.filters import filter_for as filter_for
 from hush.accounting.shortcuts import epsilon as epsilon
+
+# isort: split
+# Shared inside hush, not public.
+from hush.accounting.accountants.classic_theorems import advanced_epsilon as advanced_epsilon
+from hush.accounting.accountants.classic_theorems import amplified_epsilon as amplified_epsilon
+from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
+from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
+from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
+from hush.accounting.events import RepeatPoissonEvent as RepeatPoissonEvent
+from hush.accounting.losses.noise_profiles import gaussian_delta as gaussian_delta
 
 __all__ = [
     "Accountant",
@@ -104,10 +92,7 @@ __all__ = [
     "BallsInBinsEvent",
     "BasicAccountant",
     "ComposedEvent",
-    "DiscreteGaussianEvent",
-    "DiscreteLaplaceEvent",
     "Event",
-    "ExponentialMechanismEvent",
     "FixedSizeSampledEvent",
     "GaussianEvent",
     "GdpAccountant",
@@ -117,31 +102,17 @@ __all__ = [
     "ParallelEvent",
     "PldAccountant",
     "PoissonSampledEvent",
-    "ProjectedGaussianEvent",
     "PureFilter",
-    "RandomizedResponseEvent",
     "RdpAccountant",
     "RdpFilter",
-    "RepeatNegativeBinomialEvent",
-    "RepeatPoissonEvent",
     "SelfComposedEvent",
     "ZcdpAccountant",
     "ZcdpFilter",
     "ZcdpOdometer",
     "ZeroConcentratedDPEvent",
-    "advanced_composition",
-    "basic_composition",
-    "calibrate_contributions",
     "calibrate_count",
     "calibrate_noise",
     "calibrate_sampling_rate",
     "calibrate_steps",
-    "delta_curve",
     "epsilon",
-    "epsilon_curve",
-    "filter_for",
-    "max_true_positive_rate",
-    "optimal_composition",
-    "parallel_composition",
-    "sampling_amplification",
 ]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hush.accounting.accountants.accountant import Accountant, check_accountant
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.events import Event, GaussianEvent, GroupEvent, PoissonSampledEvent, SelfComposedEvent
+from hush.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.errors import (
     InvalidArgument,
     check_count,
@@ -127,6 +127,13 @@ def calibrate_count(
     >>> calibrate_count(epsilon=1.0, delta=0, template=lambda count: SelfComposedEvent(LaplaceEvent(10.0), count))
     10
 
+    How many records may a unit contribute, so that the target holds for the whole unit?
+
+    >>> from hush.accounting import GroupEvent
+    >>> group = lambda size: GroupEvent(GaussianEvent(10.0), size)
+    >>> calibrate_count(epsilon=2.0, delta=1e-5, template=group, maximum=1000)
+    5
+
     Args:
         epsilon: The target.
         delta: The delta at which the target is meant.
@@ -187,39 +194,6 @@ def calibrate_steps(
         epsilon=epsilon,
         delta=delta,
         template=lambda count: SelfComposedEvent(step, count),
-        relation=relation,
-        accountant=accountant,
-    )
-
-
-def calibrate_contributions(
-    *,
-    epsilon: float,
-    delta: float,
-    event: Event,
-    relation: Relation = Relation.ADD_OR_REMOVE,
-    accountant: AccountantType = PldAccountant,
-) -> int:
-    """Return how many records one unit may contribute so that ``event`` stays within (epsilon, delta) for the unit.
-
-    >>> calibrate_contributions(epsilon=2.0, delta=1e-5, event=GaussianEvent(10.0))
-    5
-
-    Guarantee:
-        A group of the returned size has an epsilon of at most the target.
-
-    Assumes:
-        You bound each unit's contributions at that number (the caller's duty).
-
-    References:
-        Groups as in `GroupEvent`.
-    """
-    # A group of k - 1 records is a group of k of which one does not change. So epsilon cannot fall with k.
-    return calibrate_count(
-        epsilon=epsilon,
-        delta=delta,
-        template=lambda size: GroupEvent(event, size),
-        maximum=1000,  # the largest group that `GroupEvent` accepts
         relation=relation,
         accountant=accountant,
     )

@@ -15,17 +15,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from hush.accounting.accountants.accountant import Accountant, check_accountant
-from hush.accounting.accountants.classic_theorems import BasicAccountant, claims
-from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
-from hush.accounting.accountants.zcdp import ZcdpAccountant, epsilon_to_rho, rho_bound
+from hush.accounting.accountants.classic_theorems import claims
+from hush.accounting.accountants.rdp import renyi_bound
+from hush.accounting.accountants.zcdp import epsilon_to_rho, rho_bound
 from hush.accounting.events import Event, plain_event
 from hush.accounting.losses.pairs import changes
 from hush.errors import (
     BudgetExceeded,
     InvalidArgument,
-    Unsupported,
     check_delta,
     check_epsilon,
     check_instance,
@@ -275,49 +272,6 @@ class RdpFilter(PrivacyFilter):
         # At one order, divergences add up adaptively (Feldman & Zrnic 2021, Theorem 3.1). The best order, which an
         # accountant takes in the end, would depend on the outcomes: hence one order, fixed in advance.
         return max(float(renyi_bound(event, change, self._orders)[0]) for change in changes(self.relation))
-
-
-_FILTERS: dict[type[Accountant], type[PrivacyFilter]] = {BasicAccountant: PureFilter, ZcdpAccountant: ZcdpFilter}
-
-
-def filter_for(
-    accountant: type[Accountant],
-    *,
-    epsilon: float,
-    delta: float,
-    order: float | None = None,
-    relation: Relation = Relation.ADD_OR_REMOVE,
-    unit: Unit | None = None,
-) -> PrivacyFilter:
-    """Return the filter that corresponds to an accountant, or raise an error that says why there is none.
-
-    >>> from hush.accounting import ZcdpAccountant
-    >>> type(filter_for(ZcdpAccountant, epsilon=1.0, delta=1e-6)).__name__
-    'ZcdpFilter'
-
-    Guarantee:
-        The filter's.
-
-    Assumes:
-        The filter's assumptions (checked here: `PldAccountant` is refused, as its bound does not hold adaptively).
-
-    References:
-        Feldman & Zrnic 2021; Whitehouse et al. 2023.
-    """
-    check_accountant("accountant", accountant)
-    if issubclass(accountant, PldAccountant):
-        raise Unsupported(
-            "PldAccountant has no filter: it composes loss distributions fixed in advance, and its bound fails "
-            "if outcomes choose the parameters of later events",
-            "Use ZcdpFilter or RdpFilter, or fix the events in advance",
-        )
-    if issubclass(accountant, RdpAccountant):
-        if order is None:
-            raise InvalidArgument("order", order, "a Renyi order > 1", "It must be fixed before anything is run")
-        return RdpFilter(epsilon=epsilon, delta=delta, order=order, relation=relation, unit=unit)
-    if accountant not in _FILTERS:
-        raise Unsupported(f"{accountant.__name__} has no filter", "Use PureFilter, ZcdpFilter or RdpFilter")
-    return _FILTERS[accountant](epsilon=epsilon, delta=delta, relation=relation, unit=unit)
 
 
 class ZcdpOdometer:

@@ -20,11 +20,11 @@ The contents of this module:
 
 - From scores to a result: `audit_scores` (independent scores), `audit_one_run` (many canaries in one run),
   `epsilon_from_counts` (counts only), `best_of` (several audits).
-- Methods, each a `BoundMethod`: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
+- Methods: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
   trade-off curve), `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a credible bound only).
-- Threshold rules, each a `ThresholdRule`: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
-- Results: `AuditResult`, `Comparison`, `Verdict`.
-- Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` with `Auc`, `TprAt`, `Advantage` and `Interval`.
+- Threshold rules: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
+- Results: `AuditResult`; `AuditResult.compare` says whether a claim is violated.
+- Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` gives an interval of any statistic of a curve.
 
 The attacks and ready-made audits are in submodules, which load on first use. No torch is loaded here.
 
@@ -32,8 +32,9 @@ The attacks and ready-made audits are in submodules, which load on first use. No
 - `audit.canaries`: canaries with wrong labels, poisoned points, exposure of secrets.
 - `audit.training`: canary gradients in the steps of private training (needs torch).
 - `audit.testers`: mechanisms as black boxes.
-- `audit.attributes`, `audit.extraction`, `audit.reconstruction`: other attacks.
 - `audit.fairness`: accuracy by group, with and without privacy.
+
+Attacks for teaching are in `hush.lab`: reconstruction of a table, inference of attributes, extraction of models.
 
 All audits end in the same bounds, in ``audit/bounds``.
 """
@@ -45,40 +46,36 @@ from hush.audit.bounds.audit import audit_scores as audit_scores
 from hush.audit.bounds.audit import best_of as best_of
 from hush.audit.bounds.bayes import Jeffreys as Jeffreys
 from hush.audit.bounds.counts import epsilon_from_counts as epsilon_from_counts
-from hush.audit.bounds.method import BoundMethod as BoundMethod
 from hush.audit.bounds.one_run import OneRun as OneRun
 from hush.audit.bounds.one_run import OneRunFDP as OneRunFDP
 from hush.audit.bounds.rates import ClopperPearson as ClopperPearson
 from hush.audit.bounds.rates import GaussianDP as GaussianDP
 from hush.audit.bounds.result import AuditResult as AuditResult
-from hush.audit.bounds.result import Comparison as Comparison
-from hush.audit.bounds.result import Verdict as Verdict
-from hush.audit.bounds.roc import Advantage as Advantage
-from hush.audit.bounds.roc import Auc as Auc
-from hush.audit.bounds.roc import Interval as Interval
 from hush.audit.bounds.roc import Roc as Roc
-from hush.audit.bounds.roc import TprAt as TprAt
 from hush.audit.bounds.roc import bootstrap as bootstrap
 from hush.audit.bounds.roc import roc as roc
 from hush.audit.bounds.thresholds import Bonferroni as Bonferroni
 from hush.audit.bounds.thresholds import Explicit as Explicit
 from hush.audit.bounds.thresholds import MultiSplit as MultiSplit
 from hush.audit.bounds.thresholds import SplitScores as SplitScores
-from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
 from hush.lazy_loading import lazy_names
 
 # isort: split
 # Shared inside hush, not public.
 from hush.audit.bounds.counts import Side as Side
 from hush.audit.bounds.counts import clopper_pearson as clopper_pearson
+from hush.audit.bounds.method import BoundMethod as BoundMethod
+from hush.audit.bounds.result import Comparison as Comparison
+from hush.audit.bounds.result import check_confidence as check_confidence
+from hush.audit.bounds.roc import Interval as Interval
+from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
+from hush.audit.softmax import Softmax as Softmax
+from hush.audit.softmax import fit_softmax as fit_softmax
 
 if TYPE_CHECKING:
-    from hush.audit import attributes as attributes
     from hush.audit import canaries as canaries
-    from hush.audit import extraction as extraction
     from hush.audit import fairness as fairness
     from hush.audit import membership as membership
-    from hush.audit import reconstruction as reconstruction
     from hush.audit import testers as testers
     from hush.audit import training as training
 else:  # a type checker that saw this would take every misspelt name for a module
@@ -86,12 +83,9 @@ else:  # a type checker that saw this would take every misspelt name for a modul
         __name__,
         dict.fromkeys(
             (
-                "attributes",
                 "canaries",
-                "extraction",
                 "fairness",
                 "membership",
-                "reconstruction",
                 "testers",
                 "training",
             )
@@ -99,25 +93,17 @@ else:  # a type checker that saw this would take every misspelt name for a modul
     )
 
 __all__ = [
-    "Advantage",
-    "Auc",
     "AuditResult",
     "Bonferroni",
-    "BoundMethod",
     "ClopperPearson",
-    "Comparison",
     "Explicit",
     "GaussianDP",
-    "Interval",
     "Jeffreys",
     "MultiSplit",
     "OneRun",
     "OneRunFDP",
     "Roc",
     "SplitScores",
-    "ThresholdRule",
-    "TprAt",
-    "Verdict",
     "audit_one_run",
     "audit_scores",
     "best_of",

@@ -18,7 +18,7 @@ from hush.audit.bounds.result import check_confidence
 from hush.audit.membership.signals import Bools, mask
 from hush.errors import InvalidArgument
 
-__all__ = ["DisparateImpact", "disparate_impact"]
+__all__ = ["disparate_impact"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

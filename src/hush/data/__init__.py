@@ -31,14 +31,12 @@ from hush.data.preparation.examples import transform as transform
 from hush.data.preparation.learning import Learn as Learn
 from hush.data.preparation.plan import needs_learning as needs_learning
 from hush.data.preparation.plan import template as template
-from hush.data.preparation.prepared_data import Prepared as Prepared
 from hush.data.preparation.prepared_data import prepare as prepare
 from hush.data.tables.columns import Category as Category
 from hush.data.tables.columns import Ignore as Ignore
 from hush.data.tables.columns import Images as Images
 from hush.data.tables.columns import Numeric as Numeric
 from hush.data.tables.columns import Text as Text
-from hush.data.tables.raw_data import RawData as RawData
 from hush.data.tables.schema import Schema as Schema
 
 # isort: split
@@ -47,6 +45,7 @@ from hush.data.formats.csv import CsvFile as CsvFile
 from hush.data.formats.parquet import ParquetFile as ParquetFile
 from hush.data.formats.table_files import open_table_file as open_table_file
 from hush.data.preparation.prepared_data import Outline as Outline
+from hush.data.preparation.prepared_data import Prepared as Prepared
 from hush.data.tables.catalog_template import TemplateTable as TemplateTable
 from hush.data.tables.catalog_template import catalog_template as catalog_template
 from hush.data.tables.catalog_toml import CatalogFile as CatalogFile
@@ -55,6 +54,7 @@ from hush.data.tables.catalog_toml import DeclaredUnit as DeclaredUnit
 from hush.data.tables.catalog_toml import checked_address as checked_address
 from hush.data.tables.catalog_toml import read_catalog as read_catalog
 from hush.data.tables.catalog_toml import toml_key as toml_key
+from hush.data.tables.raw_data import RawData as RawData
 from hush.data.tables.table import TableData as TableData
 from hush.data.tables.table import connect as connect
 
@@ -65,8 +65,6 @@ __all__ = [
     "Images",
     "Learn",
     "Numeric",
-    "Prepared",
-    "RawData",
     "Schema",
     "Text",
     "examples",

@@ -23,7 +23,10 @@ from hush.guarantee.terms import Bound as Bound
 from hush.guarantee.terms import Relation as Relation
 from hush.guarantee.unit import CalendarWindow as CalendarWindow
 from hush.guarantee.unit import Unit as Unit
-from hush.guarantee.unit import UnitKind as UnitKind
 from hush.guarantee.unit import UserWindow as UserWindow
 
-__all__ = ["Bound", "CalendarWindow", "Guarantee", "Relation", "Unit", "UnitKind", "UserWindow"]
+# isort: split
+# Shared inside hush, not public.
+from hush.guarantee.unit import UnitKind as UnitKind
+
+__all__ = ["Bound", "CalendarWindow", "Guarantee", "Relation", "Unit", "UserWindow"]

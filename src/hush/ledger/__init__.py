@@ -31,9 +31,6 @@ Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 
 from hush.ledger.accounts.ledger_budget import LedgerBudget as LedgerBudget
 from hush.ledger.accounts.people import Role as Role
-from hush.ledger.accounts.status import ChargePrice as ChargePrice
-from hush.ledger.accounts.status import Status as Status
-from hush.ledger.history.verification import Verification as Verification
 from hush.ledger.ledger import Ledger as Ledger
 from hush.ledger.storage.errors import LedgerDamaged as LedgerDamaged
 from hush.ledger.storage.errors import LedgerUnavailable as LedgerUnavailable
@@ -45,17 +42,19 @@ from hush.ledger.storage.errors import OverBudget as OverBudget
 from hush.ledger.accounts.people import Identity as Identity
 from hush.ledger.accounts.people import Person as Person
 from hush.ledger.accounts.reservation import Reserved as Reserved
+from hush.ledger.accounts.status import ChargePrice as ChargePrice
+from hush.ledger.accounts.status import Status as Status
 from hush.ledger.accounts.whole_plan import WholePlan as WholePlan
 from hush.ledger.history.composition import Composition as Composition
 from hush.ledger.history.composition import Figure as Figure
 from hush.ledger.history.recomputation import Recomputed as Recomputed
 from hush.ledger.history.recomputation import RecomputedBlock as RecomputedBlock
 from hush.ledger.history.records import Finding as Finding
+from hush.ledger.history.verification import Verification as Verification
 from hush.ledger.storage.entry import Entry as Entry
 from hush.ledger.storage.entry import EntryKind as EntryKind
 
 __all__ = [
-    "ChargePrice",
     "Ledger",
     "LedgerBudget",
     "LedgerDamaged",
@@ -63,6 +62,4 @@ __all__ = [
     "NotAllowed",
     "OverBudget",
     "Role",
-    "Status",
-    "Verification",
 ]

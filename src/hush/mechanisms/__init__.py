@@ -20,8 +20,8 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
   numbers, `Piecewise`.
 - Less noise for stable data (`smooth_sensitivity`, `stability`): `SmoothCauchy`, `SmoothLaplace`;
   `ProposeTestRelease` (with `median_distance`), `NoisyLocalSensitivity`, `StableValue`.
-- Any function (`subsample`): `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`, `MostCommonResult`.
-- `sensitivity` of standard queries: `Count`, `Counts`, `Histogram`, `Sum`, `Mean`, `Variance`, `Quantile`, `VectorSum`.
+- Any function (`subsample`): `SubsampleAggregate`, by the mean, the median or the most common of its results.
+- `Sensitivity` of standard queries: counts, histograms, sums, means, variances, quantiles, sums of vectors.
 - `Monotone`: the sensitivity of scores that all move in the same direction.
 
 `mechanism` defines the contract, `Mechanism`. To add a mechanism, write a subclass, a row in
@@ -47,17 +47,8 @@ from hush.mechanisms.selection import OneShotTopK as OneShotTopK
 from hush.mechanisms.selection import PermuteAndFlip as PermuteAndFlip
 from hush.mechanisms.selection import ReportNoisyMax as ReportNoisyMax
 from hush.mechanisms.selection import ReportNoisyMaxWithGap as ReportNoisyMaxWithGap
-from hush.mechanisms.sensitivity import Count as Count
-from hush.mechanisms.sensitivity import Counts as Counts
-from hush.mechanisms.sensitivity import Histogram as Histogram
-from hush.mechanisms.sensitivity import Mean as Mean
 from hush.mechanisms.sensitivity import Monotone as Monotone
-from hush.mechanisms.sensitivity import Quantile as Quantile
 from hush.mechanisms.sensitivity import Sensitivity as Sensitivity
-from hush.mechanisms.sensitivity import Sum as Sum
-from hush.mechanisms.sensitivity import Variance as Variance
-from hush.mechanisms.sensitivity import VectorSum as VectorSum
-from hush.mechanisms.sensitivity import sensitivity as sensitivity
 from hush.mechanisms.smooth_sensitivity import SmoothCauchy as SmoothCauchy
 from hush.mechanisms.smooth_sensitivity import SmoothLaplace as SmoothLaplace
 from hush.mechanisms.sparse_vector import AboveThreshold as AboveThreshold
@@ -66,37 +57,26 @@ from hush.mechanisms.stability import NoisyLocalSensitivity as NoisyLocalSensiti
 from hush.mechanisms.stability import ProposeTestRelease as ProposeTestRelease
 from hush.mechanisms.stability import StableValue as StableValue
 from hush.mechanisms.stability import median_distance as median_distance
-from hush.mechanisms.subsample import MeanOfResults as MeanOfResults
-from hush.mechanisms.subsample import MedianOfResults as MedianOfResults
-from hush.mechanisms.subsample import MostCommonResult as MostCommonResult
 from hush.mechanisms.subsample import SubsampleAggregate as SubsampleAggregate
 from hush.mechanisms.vector_mean import VectorMeanL1 as VectorMeanL1
 from hush.mechanisms.vector_mean import VectorMeanL2 as VectorMeanL2
 
 __all__ = [
     "AboveThreshold",
-    "Count",
-    "Counts",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "ExponentialMechanism",
     "Gaussian",
-    "Histogram",
     "IteratedTopK",
     "Laplace",
-    "Mean",
-    "MeanOfResults",
     "Mechanism",
-    "MedianOfResults",
     "Monotone",
-    "MostCommonResult",
     "NoisyLocalSensitivity",
     "NumericSparseVector",
     "OneShotTopK",
     "PermuteAndFlip",
     "Piecewise",
     "ProposeTestRelease",
-    "Quantile",
     "RandomizedResponse",
     "Release",
     "ReportNoisyMax",
@@ -107,13 +87,9 @@ __all__ = [
     "StableValue",
     "Staircase",
     "SubsampleAggregate",
-    "Sum",
     "UnaryEncoding",
-    "Variance",
     "VectorMeanL1",
     "VectorMeanL2",
-    "VectorSum",
     "compose",
     "median_distance",
-    "sensitivity",
 ]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_instance
-from hush.guarantee import Guarantee, Relation
+from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace
 from hush.mechanisms.selection import ReportNoisyMax
@@ -47,8 +47,7 @@ class MeanOfResults:
     """The mean of results within public bounds, with Laplace noise. Use it if results are close to Gaussian.
 
     >>> from hush.randomness import TestSource
-    >>> aggregator = MeanOfResults(epsilon=2.0, bounds=(0, 100))
-    >>> mechanism = SubsampleAggregate(function=np.median, num_blocks=50, aggregator=aggregator)
+    >>> mechanism = SubsampleAggregate.mean(np.median, num_blocks=50, epsilon=2.0, bounds=(0, 100))
     >>> abs(mechanism.release(np.linspace(20, 40, 5000), TestSource(1)).value - 30) < 10
     True
     """
@@ -120,8 +119,7 @@ class MostCommonResult:
     """The most common result, from a public list of possible results, by report-noisy-max.
 
     >>> from hush.randomness import TestSource
-    >>> aggregator = MostCommonResult(epsilon=2.0, values=("cat", "dog"))
-    >>> mechanism = SubsampleAggregate(function=max, num_blocks=50, aggregator=aggregator)
+    >>> mechanism = SubsampleAggregate.most_common(max, num_blocks=50, epsilon=2.0, values=("cat", "dog"))
     >>> mechanism.release(["cat"] * 500 + ["dog"] * 500, TestSource(1)).value
     'dog'
     """
@@ -165,12 +163,12 @@ def _number_within(result: Any, bounds: tuple[float, float]) -> float:
 class SubsampleAggregate(Mechanism):
     """Run ``function`` on ``num_blocks`` disjoint random blocks of the records and aggregate its results privately.
 
-    The function takes a block of records and returns a number (or, for `MostCommonResult`, any value). If it raises or
-    returns something unusable, the block counts with the aggregator's fixed value. Its running time is not hidden.
+    The function takes a block of records and returns a number (or, for `most_common`, any value). If it raises or
+    returns something unusable, the block counts with a fixed value. Its running time is not hidden. The class methods
+    `mean`, `median` and `most_common` say how the results are aggregated.
 
     >>> from hush.randomness import TestSource
-    >>> aggregator = MedianOfResults(epsilon=2.0, bounds=(0, 100))
-    >>> mechanism = SubsampleAggregate(function=np.mean, num_blocks=50, aggregator=aggregator)
+    >>> mechanism = SubsampleAggregate.median(np.mean, num_blocks=50, epsilon=2.0, bounds=(0, 100))
     >>> round(mechanism.release(np.linspace(20, 40, 5000), TestSource(1)).value)
     30
 
@@ -192,11 +190,86 @@ class SubsampleAggregate(Mechanism):
     aggregator: Aggregator
     _inner: Any = field(init=False, repr=False, compare=False)
 
+    @classmethod
+    def mean(
+        cls,
+        function: Callable[[Any], Any],
+        *,
+        num_blocks: int,
+        epsilon: float,
+        bounds: tuple[float, float],
+        relation: Relation = Relation.ADD_OR_REMOVE,
+        unit: Unit = Unit.example(),
+    ) -> SubsampleAggregate:
+        """Aggregate by the mean, with Laplace noise. Use it if results are close to Gaussian.
+
+        Args:
+            function: Takes a block of records and returns a number.
+            num_blocks: The number of blocks.
+            epsilon: The epsilon of the aggregate.
+            bounds: Public bounds, to which results are clamped.
+            relation: How neighbouring datasets differ.
+            unit: What is protected.
+        """
+        rule = MeanOfResults(epsilon=epsilon, bounds=bounds)
+        return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
+
+    @classmethod
+    def median(
+        cls,
+        function: Callable[[Any], Any],
+        *,
+        num_blocks: int,
+        epsilon: float,
+        bounds: tuple[float, float],
+        delta: float = 0.0,
+        relation: Relation = Relation.ADD_OR_REMOVE,
+        unit: Unit = Unit.example(),
+    ) -> SubsampleAggregate:
+        """Aggregate by the median, by smooth sensitivity: with a delta, the noise has light tails.
+
+        Args:
+            function: Takes a block of records and returns a number. The median is robust where it fails.
+            num_blocks: The number of blocks.
+            epsilon: The epsilon of the aggregate.
+            bounds: Public bounds, to which results are clamped.
+            delta: The delta of the aggregate: 0 for the noise of `SmoothCauchy`, more for that of `SmoothLaplace`.
+            relation: How neighbouring datasets differ.
+            unit: What is protected.
+        """
+        rule = MedianOfResults(epsilon=epsilon, bounds=bounds, delta=delta)
+        return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
+
+    @classmethod
+    def most_common(
+        cls,
+        function: Callable[[Any], Any],
+        *,
+        num_blocks: int,
+        epsilon: float,
+        values: Sequence[Any],
+        relation: Relation = Relation.ADD_OR_REMOVE,
+        unit: Unit = Unit.example(),
+    ) -> SubsampleAggregate:
+        """Aggregate by the most common result, from a public list, by `ReportNoisyMax`.
+
+        Args:
+            function: Takes a block of records and returns one of the values.
+            num_blocks: The number of blocks.
+            epsilon: The epsilon of the aggregate.
+            values: The possible results. Others are not counted.
+            relation: How neighbouring datasets differ.
+            unit: What is protected.
+        """
+        rule = MostCommonResult(epsilon=epsilon, values=values)
+        return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
+
     def _prepare(self) -> None:
         check_count("num_blocks", self.num_blocks)
         if not callable(self.function):
             raise InvalidArgument("function", self.function, "a function of a list of records")
-        check_instance("aggregator", self.aggregator, (MeanOfResults, MedianOfResults, MostCommonResult))
+        rules = (MeanOfResults, MedianOfResults, MostCommonResult)
+        check_instance("aggregator", self.aggregator, rules, "Use SubsampleAggregate.mean, median or most_common")
         self._set(_inner=self.aggregator.mechanism(self.num_blocks))
 
     def _promise(self) -> Guarantee:
@@ -236,9 +309,8 @@ class SubsampleAggregate(Mechanism):
     def accuracy(self, *args: Any, **settings: Any) -> float:
         """Return a bound on the distance from the exact aggregate of the blocks' results.
 
-        The arguments are those of the aggregator's mechanism: `Laplace.accuracy` for `MeanOfResults`,
-        `SmoothCauchy.accuracy` for `MedianOfResults`, and `ReportNoisyMax.accuracy`, in numbers of blocks, for
-        `MostCommonResult`.
+        The arguments are those of the aggregator's mechanism: `Laplace.accuracy` for `mean`,
+        `SmoothCauchy.accuracy` for `median`, and `ReportNoisyMax.accuracy`, in numbers of blocks, for `most_common`.
         """
         return float(self._inner.accuracy(*args, **settings))
 

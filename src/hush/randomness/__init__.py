@@ -55,10 +55,8 @@ from hush.randomness.resolution import ExactInterval as ExactInterval
 from hush.randomness.resolution import exp_interval as exp_interval
 from hush.randomness.source import KeyedSource as KeyedSource
 from hush.randomness.source import RandomSource as RandomSource
-from hush.randomness.source import SystemSource as SystemSource
 from hush.randomness.source import TestSource as TestSource
 from hush.randomness.source import assumptions_of as assumptions_of
 from hush.randomness.source import source_or_default as source_or_default
-from hush.randomness.source import system_source as system_source
 
-__all__ = ["KeyedSource", "RandomSource", "SystemSource", "TestSource", "system_source"]
+__all__ = ["KeyedSource", "RandomSource", "TestSource"]

@@ -13,7 +13,10 @@ shares the building blocks with the pages of other packages of hush. Only the st
 """
 
 from hush.report.page import render as render
-from hush.report.sections.attack import with_audit as with_audit
 from hush.report.sections.section import publishable as publishable
 
-__all__ = ["publishable", "render", "with_audit"]
+# isort: split
+# Shared inside hush, not public.
+from hush.report.sections.attack import with_audit as with_audit
+
+__all__ = ["publishable", "render"]

@@ -38,9 +38,8 @@ from hush.runs.steps import train_completely
 from hush.training import (
     Candidate,
     HeldOutAnswers,
-    LogarithmicRepetitions,
-    PrivateScore,
-    PublicScore,
+    Repetitions,
+    Score,
     TrainingPlan,
     Tuned,
     TuningPlan,
@@ -205,10 +204,10 @@ class _TuningJob:
         search = plan_tuning(
             values,
             cost=lambda choice, noise_multiplier: _training_plan(plans[_name(choice)], noise_multiplier),
-            score=PublicScore("the test part of the dataset") if is_public else PrivateScore(outline.num_held_out),
+            score=Score.public("the test part of the dataset") if is_public else Score.private(outline.num_held_out),
             epsilon=settings.epsilon * (1 - reserve.share),
             delta=delta * (1 - reserve.share),
-            repetitions=LogarithmicRepetitions(mean_runs),
+            repetitions=Repetitions.logarithmic(mean_runs),
         )
         self._progress.say(
             f"Searching {len(plans)} settings with about {mean_runs:g} runs (their number is secret). It costs "

@@ -75,8 +75,6 @@ from hush.sql.answer.catalog_file import load_catalog as load_catalog
 from hush.sql.answer.choices.limits import MostRows as MostRows
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
 from hush.sql.answer.declaration import table as table
-from hush.sql.answer.preview import Preview as Preview
-from hush.sql.answer.price import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table
 from hush.sql.engines.engine import EngineFailed as EngineFailed
 from hush.sql.syntax.refusal import QueryRefused as QueryRefused
@@ -89,14 +87,14 @@ from hush.sql.answer.answer_columns import without_decimals as without_decimals
 from hush.sql.answer.answer_columns import written as written
 from hush.sql.answer.catalog_file import catalog_problems as catalog_problems
 from hush.sql.answer.catalog_file import database_columns as database_columns
+from hush.sql.answer.preview import Preview as Preview
+from hush.sql.answer.price import QueryPrice as QueryPrice
 
 __all__ = [
     "EngineFailed",
     "JoinedTable",
     "MostRows",
-    "Preview",
     "QueryAnswer",
-    "QueryPrice",
     "QueryRefused",
     "Table",
     "Through",

@@ -118,7 +118,7 @@ class SmoothedClassifier:
             num_samples: The number of noisy copies for the bound.
             num_guesses: The number of other noisy copies, which choose the class.
             confidence: The confidence of the certificate.
-            radius: `gaussian_radius`, or `pixeldp_radius` for comparison.
+            radius: `gaussian_radius`, or `hush.lab.radius.pixeldp_radius` for comparison.
 
         Returns:
             The certificate. Its label is None if the class does not have a certified majority.

@@ -8,12 +8,12 @@ selected privately (a `Selection`).
 |---|---|
 | totals | `count`, `distinct_count`, `sum` |
 | averages | `mean`, `variance`, `std`; `describe` gives all of them from one release |
-| order | `quantiles`, `median` by `TreeQuantile`, `ExponentialQuantile` or `SmoothQuantile` |
-| tables | `histogram`, `contingency_table`, `top_k` (which returns a `TopK`) |
+| order | `quantiles`, `median` by a `MedianMethod` |
+| tables | `histogram`, `contingency_table`, `top_k` |
 | vectors | `vector_mean`, `covariance` |
-| bounds | `approximate_bounds` (which returns `ApproximateBounds`) |
+| bounds | `approximate_bounds` |
 | noise | `LaplaceNoise`, `GaussianNoise` |
-| groups that are not public | `TruncatedGeometric`, `LaplaceThreshold`, `GaussianThreshold` |
+| groups that are not public | a `Selection` |
 | results | `Estimate` |
 
 The ideas of the package:
@@ -35,7 +35,6 @@ The ideas of the package:
   finds closer ones.
 """
 
-from hush.statistics.approximate_bounds import ApproximateBounds as ApproximateBounds
 from hush.statistics.approximate_bounds import approximate_bounds as approximate_bounds
 from hush.statistics.columns import EachRow as EachRow
 from hush.statistics.moments import describe as describe
@@ -45,16 +44,10 @@ from hush.statistics.moments import variance as variance
 from hush.statistics.noise.estimate import Estimate as Estimate
 from hush.statistics.noise.release import GaussianNoise as GaussianNoise
 from hush.statistics.noise.release import LaplaceNoise as LaplaceNoise
-from hush.statistics.noise.selection import GaussianThreshold as GaussianThreshold
-from hush.statistics.noise.selection import LaplaceThreshold as LaplaceThreshold
 from hush.statistics.noise.selection import Selection as Selection
-from hush.statistics.noise.selection import TruncatedGeometric as TruncatedGeometric
-from hush.statistics.order_statistics import ExponentialQuantile as ExponentialQuantile
-from hush.statistics.order_statistics import SmoothQuantile as SmoothQuantile
-from hush.statistics.order_statistics import TreeQuantile as TreeQuantile
+from hush.statistics.order_statistics import MedianMethod as MedianMethod
 from hush.statistics.order_statistics import median as median
 from hush.statistics.order_statistics import quantiles as quantiles
-from hush.statistics.tables import TopK as TopK
 from hush.statistics.tables import contingency_table as contingency_table
 from hush.statistics.tables import histogram as histogram
 from hush.statistics.tables import top_k as top_k
@@ -79,21 +72,15 @@ from hush.statistics.noise.release import Block as Block
 from hush.statistics.noise.release import CalibratedPlan as CalibratedPlan
 from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_noise as plan_noise
+from hush.statistics.noise.selection import TruncatedGeometric as TruncatedGeometric
 
 __all__ = [
-    "ApproximateBounds",
     "EachRow",
     "Estimate",
-    "ExponentialQuantile",
     "GaussianNoise",
-    "GaussianThreshold",
     "LaplaceNoise",
-    "LaplaceThreshold",
+    "MedianMethod",
     "Selection",
-    "SmoothQuantile",
-    "TopK",
-    "TreeQuantile",
-    "TruncatedGeometric",
     "approximate_bounds",
     "contingency_table",
     "count",

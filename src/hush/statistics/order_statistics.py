@@ -32,8 +32,41 @@ from hush.statistics.noise.tree import CELLS, cell_counts, cells_of, level_scale
 from hush.statistics.request import Answer, StatisticRequest, check_ungrouped, checked_request
 
 
+class MedianMethod:
+    """A method of `median`: `tree`, `exponential` or `smooth`.
+
+    >>> from hush.randomness import TestSource
+    >>> settings = {"units": range(1000), "bounds": (0, 1024), "epsilon": 1.0, "source": TestSource(1)}
+    >>> 450 < median(range(1000), **settings, method=MedianMethod.exponential()).value < 550
+    True
+    """
+
+    @staticmethod
+    def tree() -> MedianMethod:
+        """Use a tree of noisy counts, with an interval, by group, and other quantiles at no extra charge."""
+        return TreeQuantile()
+
+    @staticmethod
+    def exponential() -> MedianMethod:
+        """Use the exponential mechanism on the tree's cells: the smallest error if epsilon is small.
+
+        It gives no interval: ``low`` and ``high`` of the estimate are the bounds. Like `tree`, its guarantee is for
+        units that are added or removed.
+        """
+        return ExponentialQuantile()
+
+    @staticmethod
+    def smooth() -> MedianMethod:
+        """Add noise in proportion to the smooth sensitivity. It needs many units, whose number is public.
+
+        Its guarantee is for units that are replaced (`Relation.REPLACE`), not added or removed, so it does not compose
+        with guarantees of the other kind. It gives no interval: ``low`` and ``high`` of the estimate are the bounds.
+        """
+        return SmoothQuantile()
+
+
 @dataclass(frozen=True, slots=True)
-class TreeQuantile:
+class TreeQuantile(MedianMethod):
     """The median from a tree of noisy counts: with an interval, by group, and other quantiles at no extra charge.
 
     >>> from hush.randomness import TestSource
@@ -45,7 +78,7 @@ class TreeQuantile:
 
 
 @dataclass(frozen=True, slots=True)
-class ExponentialQuantile:
+class ExponentialQuantile(MedianMethod):
     """The median by the exponential mechanism on the tree's cells: the smallest error if epsilon is small.
 
     It gives no interval: ``low`` and ``high`` of the estimate are the bounds. Like `TreeQuantile`, its guarantee is for
@@ -60,7 +93,7 @@ class ExponentialQuantile:
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothQuantile:
+class SmoothQuantile(MedianMethod):
     """The median with noise in proportion to its smooth sensitivity. It needs many units, whose number is public.
 
     Its guarantee is for units that are replaced (`Relation.REPLACE`), not added or removed, so it does not compose with
@@ -156,7 +189,7 @@ def median(
     *,
     units: Any,
     bounds: tuple[float, float],
-    method: TreeQuantile | ExponentialQuantile | SmoothQuantile = TreeQuantile(),  # noqa: B008
+    method: MedianMethod = TreeQuantile(),  # noqa: B008
     rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
@@ -177,17 +210,17 @@ def median(
     True
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all rows of one unit; for `SmoothQuantile`, under replacement.
+        (epsilon, delta)-differential privacy for all rows of one unit; for `MedianMethod.smooth`, under replacement.
 
     Assumes:
-        Each person has exactly one id (the caller's duty). For `SmoothQuantile`, the number of units is public (the
-        caller's duty).
+        Each person has exactly one id (the caller's duty). For `MedianMethod.smooth`, the number of units is public
+        (the caller's duty).
 
     References:
         McSherry & Talwar 2007 (exponential mechanism); Nissim, Raskhodnikova & Smith 2007, Proposition 3.4 (smooth
         sensitivity); `quantiles`.
     """
-    check_instance("method", method, (TreeQuantile, ExponentialQuantile, SmoothQuantile))
+    check_instance("method", method, MedianMethod, "Such as MedianMethod.tree()")
     request = checked_request(
         values,
         units=units,
@@ -209,9 +242,10 @@ def median(
         if result.keys is None:
             value, low, high = float(value), float(low), float(high)
         return replace(result, value=value, low=low, high=high)
-    check_ungrouped(request, type(method).__name__)
+    name = "MedianMethod.exponential" if isinstance(method, ExponentialQuantile) else "MedianMethod.smooth"
+    check_ungrouped(request, name)
     if noise is not None:
-        raise Unsupported(f"noise= with {type(method).__name__}, which has its own noise", "Leave noise= out")
+        raise Unsupported(f"noise= with {name}, which has its own noise", "Leave noise= out")
     release = _exponential_median if isinstance(method, ExponentialQuantile) else _smooth_median
     return release(request, numbers, limits)
 

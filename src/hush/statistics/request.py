@@ -228,7 +228,7 @@ def checked_request(
     if noise is not None:
         check_instance("noise", noise, (LaplaceNoise, GaussianNoise), "Or None for the kind with the smaller error")
     if selection is not None:
-        check_instance("selection", selection, Selection, "Such as TruncatedGeometric()")
+        check_instance("selection", selection, Selection, "Such as Selection.truncated_geometric()")
     limits = ContributionLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
     length = length_of("values", values)
     unit_codes, unit = _unit_codes(units, length, limits)

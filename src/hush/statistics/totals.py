@@ -54,7 +54,7 @@ def count(
         keys: The public list of groups. Without it, the groups to reveal are selected privately.
         groups_per_unit: In how many groups a unit counts. If it is in more, a random choice of them is kept.
         noise: `LaplaceNoise` or `GaussianNoise`; None for the kind with the smaller mean squared error.
-        selection: How groups are selected if they are not public; None for `TruncatedGeometric`.
+        selection: How groups are selected if they are not public; None for `Selection.truncated_geometric`.
         confidence: The confidence of the interval.
         source: The source of randomness; None for the operating system's.
         budget: The budget to charge before the result leaves, such as a dataset of a ledger.

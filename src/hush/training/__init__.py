@@ -14,17 +14,15 @@ Choose, by passing a value to `privatize`:
   `ByName`
 - what is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
 - the privacy unit: `Users`, `UserGroups`; `compare_units` tells which of the two costs less
-- noise over the steps: `Schedule` of `PiecewiseCurve`, `LinearCurve` and `ExponentialCurve`; correlated noise:
-  `Banded`, `BufferedToeplitz`
+- noise over the steps: a `Schedule` of `Curve`s; correlated noise: `Banded`, `BufferedToeplitz`
 - a ball that the weights stay in: `Ball`
 
 Train a part of a model, or start from public data: `freeze_except`, `replace_head`, `add_lora` and `merge_lora` (with
 ``hush[lora]``), `pretrain`, `PublicPhase`. Get more out of the noisy steps: `AdamBC`, `MovingAverage`, `TailAverage`.
 
-Search for hyper-parameters: `tune`, or `plan_tuning` for a `TuningPlan`; the result is a `Tuned`. Runs return a
-`Candidate` or `HeldOutAnswers`, and are compared by a `PublicScore`, `PrivateScore` or `ChargedScore`. Settings are
-lists, `LogRange` or `UniformRange`; the secret number of runs is `LogarithmicRepetitions`,
-`NegativeBinomialRepetitions` or `PoissonRepetitions`.
+Search for hyper-parameters: `tune`, or `plan_tuning` to see the cost first. Runs return a
+`Candidate` or `HeldOutAnswers`, and are compared by a `Score`. Settings are
+lists or a `Range`; `Repetitions` is the distribution of the secret number of runs.
 
 Inspect: `clipped_sum` returns norms and clipped sums, and `check` compares them with a plain loop.
 
@@ -98,9 +96,7 @@ if TYPE_CHECKING:
     from hush.training.plan.samplers import InOrder as InOrder
     from hush.training.plan.samplers import Poisson as Poisson
     from hush.training.plan.samplers import ShuffledEpochs as ShuffledEpochs
-    from hush.training.plan.schedule import ExponentialCurve as ExponentialCurve
-    from hush.training.plan.schedule import LinearCurve as LinearCurve
-    from hush.training.plan.schedule import PiecewiseCurve as PiecewiseCurve
+    from hush.training.plan.schedule import Curve as Curve
     from hush.training.plan.schedule import Schedule as Schedule
     from hush.training.plan.training_plan import TrainingPlan as TrainingPlan
     from hush.training.plan.units import UserGroups as UserGroups
@@ -114,24 +110,19 @@ if TYPE_CHECKING:
     from hush.training.transfer.trained_part import replace_head as replace_head
     from hush.training.tuning.calibration import plan_tuning as plan_tuning
     from hush.training.tuning.calibration import tune as tune
-    from hush.training.tuning.repetitions import LogarithmicRepetitions as LogarithmicRepetitions
-    from hush.training.tuning.repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
-    from hush.training.tuning.repetitions import PoissonRepetitions as PoissonRepetitions
+    from hush.training.tuning.repetitions import Repetitions as Repetitions
     from hush.training.tuning.scores import Candidate as Candidate
-    from hush.training.tuning.scores import ChargedScore as ChargedScore
     from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
-    from hush.training.tuning.scores import PrivateScore as PrivateScore
-    from hush.training.tuning.scores import PublicScore as PublicScore
-    from hush.training.tuning.search import Tuned as Tuned
-    from hush.training.tuning.search import TuningPlan as TuningPlan
-    from hush.training.tuning.space import LogRange as LogRange
-    from hush.training.tuning.space import UniformRange as UniformRange
+    from hush.training.tuning.scores import Score as Score
+    from hush.training.tuning.space import Range as Range
 
     # isort: split
     # Shared inside hush, not public.
     from hush.training.loop.session import leave_out_unit as leave_out_unit
     from hush.training.loop.session import unit_rows as unit_rows
     from hush.training.per_example.checks import looped_sum as looped_sum
+    from hush.training.tuning.search import Tuned as Tuned
+    from hush.training.tuning.search import TuningPlan as TuningPlan
 else:  # a type checker that saw this would take every misspelt name for a module
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -147,40 +138,28 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "BufferedToeplitz": "hush.training.noise.correlated_noise",
             "ByName": "hush.training.plan.clipping",
             "Candidate": "hush.training.tuning.scores",
-            "ChargedScore": "hush.training.tuning.scores",
             "Clipping": "hush.training.plan.clipping",
             "CyclicPoisson": "hush.training.plan.samplers",
-            "ExponentialCurve": "hush.training.plan.schedule",
             "FixedSize": "hush.training.plan.samplers",
             "Flat": "hush.training.plan.clipping",
             "Full": "hush.training.plan.samplers",
             "Global": "hush.training.plan.clipping",
             "HeldOutAnswers": "hush.training.tuning.scores",
             "InOrder": "hush.training.plan.samplers",
-            "LinearCurve": "hush.training.plan.schedule",
-            "LogRange": "hush.training.tuning.space",
-            "LogarithmicRepetitions": "hush.training.tuning.repetitions",
             "Microbatches": "hush.training.plan.contributions",
             "MovingAverage": "hush.training.loop.averaging",
-            "NegativeBinomialRepetitions": "hush.training.tuning.repetitions",
             "Normalized": "hush.training.plan.clipping",
             "PerExample": "hush.training.plan.contributions",
             "PerLayer": "hush.training.plan.clipping",
-            "PiecewiseCurve": "hush.training.plan.schedule",
             "Poisson": "hush.training.plan.samplers",
-            "PoissonRepetitions": "hush.training.tuning.repetitions",
-            "PrivateScore": "hush.training.tuning.scores",
             "PrivateTraining": "hush.training.loop.session",
             "Projected": "hush.training.plan.contributions",
             "PublicPhase": "hush.training.plan.public_phase",
-            "PublicScore": "hush.training.tuning.scores",
             "Schedule": "hush.training.plan.schedule",
+            "Score": "hush.training.tuning.scores",
             "ShuffledEpochs": "hush.training.plan.samplers",
             "TailAverage": "hush.training.loop.averaging",
             "TrainingPlan": "hush.training.plan.training_plan",
-            "Tuned": "hush.training.tuning.search",
-            "TuningPlan": "hush.training.tuning.search",
-            "UniformRange": "hush.training.tuning.space",
             "UserGroups": "hush.training.plan.units",
             "Users": "hush.training.plan.units",
             "add_lora": "hush.training.transfer.lora",
@@ -197,7 +176,12 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "replace_head": "hush.training.transfer.trained_part",
             "start_training": "hush.training.loop.entry_points",
             "tune": "hush.training.tuning.calibration",
+            "Repetitions": "hush.training.tuning.repetitions",
+            "Range": "hush.training.tuning.space",
+            "Curve": "hush.training.plan.schedule",
             # Shared inside hush, not public.
+            "Tuned": "hush.training.tuning.search",
+            "TuningPlan": "hush.training.tuning.search",
             "leave_out_unit": "hush.training.loop.session",
             "looped_sum": "hush.training.per_example.checks",
             "unit_rows": "hush.training.loop.session",
@@ -215,40 +199,31 @@ __all__ = [
     "BufferedToeplitz",
     "ByName",
     "Candidate",
-    "ChargedScore",
     "Clipping",
+    "Curve",
     "CyclicPoisson",
-    "ExponentialCurve",
     "FixedSize",
     "Flat",
     "Full",
     "Global",
     "HeldOutAnswers",
     "InOrder",
-    "LinearCurve",
-    "LogRange",
-    "LogarithmicRepetitions",
     "Microbatches",
     "MovingAverage",
-    "NegativeBinomialRepetitions",
     "Normalized",
     "PerExample",
     "PerLayer",
-    "PiecewiseCurve",
     "Poisson",
-    "PoissonRepetitions",
-    "PrivateScore",
     "PrivateTraining",
     "Projected",
     "PublicPhase",
-    "PublicScore",
+    "Range",
+    "Repetitions",
     "Schedule",
+    "Score",
     "ShuffledEpochs",
     "TailAverage",
     "TrainingPlan",
-    "Tuned",
-    "TuningPlan",
-    "UniformRange",
     "UserGroups",
     "Users",
     "add_lora",

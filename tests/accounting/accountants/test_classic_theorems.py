@@ -17,15 +17,17 @@ from hush.accounting import (
     PoissonSampledEvent,
     SelfComposedEvent,
     ZcdpAccountant,
+    calibrate_noise,
+)
+from hush.errors import InvalidArgument
+from hush.guarantee import Bound, Relation
+from hush.lab.composition import (
     advanced_composition,
     basic_composition,
-    calibrate_noise,
     optimal_composition,
     parallel_composition,
     sampling_amplification,
 )
-from hush.errors import InvalidArgument
-from hush.guarantee import Bound, Relation
 
 
 def test_amplification() -> None:

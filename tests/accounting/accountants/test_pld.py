@@ -17,10 +17,10 @@ from hush.accounting import (
     ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     RdpAccountant,
     SelfComposedEvent,
 )
+from hush.accounting.events import RandomizedResponseEvent
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
 from oracles import closed_form

@@ -23,12 +23,11 @@ from hush.accounting import (
     PldAccountant,
     PoissonSampledEvent,
     RdpAccountant,
-    RepeatNegativeBinomialEvent,
-    RepeatPoissonEvent,
     SelfComposedEvent,
     ZeroConcentratedDPEvent,
     renyi_to_epsilon,
 )
+from hush.accounting.events import RepeatNegativeBinomialEvent, RepeatPoissonEvent
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 

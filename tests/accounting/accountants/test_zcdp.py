@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     SelfComposedEvent,
     ZcdpAccountant,
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.accountants.zcdp import epsilon_to_rho, rho_to_epsilon
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    RandomizedResponseEvent,
+)
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hush.accounting import (
-    ApproximateDPEvent,
-    ExponentialMechanismEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    RandomizedResponseEvent,
-    ZeroConcentratedDPEvent,
-)
+from hush.accounting import ApproximateDPEvent, GaussianEvent, LaplaceEvent, ZeroConcentratedDPEvent
+from hush.accounting.events import ExponentialMechanismEvent, RandomizedResponseEvent
 from hush.errors import InvalidArgument
 
 

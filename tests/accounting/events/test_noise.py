@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from hush import accounting as hush
-from hush.accounting import (
-    Event,
-    GaussianEvent,
-)
+from hush.accounting import Event, GaussianEvent
+from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent
 from hush.errors import InvalidArgument
 
 
@@ -21,7 +19,7 @@ def test_numpy_numbers_are_numbers() -> None:
     assert Event.from_json(GaussianEvent(np.float64(2.0)).to_json()) == GaussianEvent(2.0)
 
 
-@pytest.mark.parametrize("kind", [hush.DiscreteGaussianEvent, hush.DiscreteLaplaceEvent])
+@pytest.mark.parametrize("kind", [DiscreteGaussianEvent, DiscreteLaplaceEvent])
 def test_integer_noise_is_limited_relative_to_the_sensitivity(kind: type[Event]) -> None:
     kind(1e-2, 10)  # type: ignore[call-arg]
     with pytest.raises(InvalidArgument, match="/ sensitivity=0.0001"):

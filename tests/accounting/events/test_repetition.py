@@ -6,10 +6,8 @@ import math
 
 import pytest
 
-from hush.accounting import (
-    GaussianEvent,
-    RepeatNegativeBinomialEvent,
-)
+from hush.accounting import GaussianEvent
+from hush.accounting.events import RepeatNegativeBinomialEvent
 from hush.guarantee import Relation
 
 ADD_REMOVE = Relation.ADD_OR_REMOVE

@@ -11,16 +11,18 @@ import pytest
 
 from hush.accounting import ApproximateDPEvent as Claim
 from hush.accounting import (
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     ParallelEvent,
     PoissonSampledEvent,
+)
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
     RandomizedResponseEvent,
 )
 from hush.accounting.losses.pairs import Change, alternatives, changes

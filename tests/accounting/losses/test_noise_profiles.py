@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from accounting.losses.cases import ADD_REMOVE, CASES, pair_of, pairs
-from hush.accounting import DiscreteGaussianEvent
+from hush.accounting.events import DiscreteGaussianEvent
 from hush.accounting.losses.noise_profiles import (
     DiscreteGaussianProfile,
     DiscreteLaplaceProfile,

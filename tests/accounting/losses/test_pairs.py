@@ -13,7 +13,6 @@ from hush.accounting import (
     BallsInBinsEvent,
     ComposedEvent,
     Event,
-    ExponentialMechanismEvent,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
@@ -21,9 +20,9 @@ from hush.accounting import (
     ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     SelfComposedEvent,
 )
+from hush.accounting.events import ExponentialMechanismEvent, RandomizedResponseEvent
 from hush.accounting.losses.noise_profiles import GaussianProfile, LaplaceProfile
 from hush.accounting.losses.pairs import Change, Direction, all_sums, alternatives, changes, leaf_pair, merge_gaussians
 from hush.accounting.losses.profile import DominatingPair, PointwiseMax

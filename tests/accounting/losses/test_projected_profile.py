@@ -25,12 +25,12 @@ from hush.accounting import (
     ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
-    ProjectedGaussianEvent,
     RdpAccountant,
     SelfComposedEvent,
     ZcdpAccountant,
     calibrate_noise,
 )
+from hush.accounting.events import ProjectedGaussianEvent
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation

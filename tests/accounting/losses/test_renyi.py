@@ -9,7 +9,7 @@ import pytest
 
 from accounting.losses.cases import EVERY_KNOWN_CASE, Case, directions
 from hush.accounting import ApproximateDPEvent as Claim
-from hush.accounting import DiscreteGaussianEvent
+from hush.accounting.events import DiscreteGaussianEvent
 from hush.accounting.losses.noise_profiles import (
     BoundedRangeProfile,
     DiscreteGaussianProfile,

@@ -19,7 +19,6 @@ from scipy.stats import binom
 from hush import accounting
 from hush.audit import (
     Bonferroni,
-    BoundMethod,
     ClopperPearson,
     Explicit,
     GaussianDP,
@@ -29,16 +28,16 @@ from hush.audit import (
     OneRunFDP,
     Roc,
     SplitScores,
-    ThresholdRule,
     audit_one_run,
     audit_scores,
     roc,
 )
 from hush.audit.bounds.gaussian import gdp_epsilon
-from hush.audit.bounds.method import Level, apply_rule
+from hush.audit.bounds.method import BoundMethod, Level, apply_rule
 from hush.audit.bounds.one_run import one_run_epsilon
 from hush.audit.bounds.rates import RateMethod
 from hush.audit.bounds.sample import Sample
+from hush.audit.bounds.thresholds import ThresholdRule
 
 ERROR = 0.05
 ALARM = 1e-7

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hush.audit import Bonferroni, BoundMethod, ClopperPearson, Explicit, MultiSplit, SplitScores, ThresholdRule
-from hush.audit.bounds.method import Level, MethodBound, apply_rule
+from hush.audit import Bonferroni, ClopperPearson, Explicit, MultiSplit, SplitScores
+from hush.audit.bounds.method import BoundMethod, Level, MethodBound, apply_rule
 from hush.audit.bounds.sample import Sample
+from hush.audit.bounds.thresholds import ThresholdRule
 from hush.errors import InvalidArgument, Unsupported
 
 LEVEL = Level(0.1, 0.0)

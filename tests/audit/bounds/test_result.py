@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush import Guarantee, Relation, Unit
-from hush.audit import AuditResult, Verdict, epsilon_from_counts
-from hush.audit.bounds.result import floored
+from hush.audit import AuditResult, epsilon_from_counts
+from hush.audit.bounds.result import Verdict, floored
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Bound
 from hush.strict_json import parse

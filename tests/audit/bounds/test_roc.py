@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import mannwhitneyu
 
-from hush.audit import Advantage, Auc, TprAt, bootstrap, roc
+from hush.audit import Roc, bootstrap, roc
 from hush.errors import InvalidArgument
 
 SCORES = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=30)
@@ -72,11 +73,16 @@ def test_infinite_scores_are_allowed() -> None:
     assert curve.fp.tolist() == [0, 0, 1, 2]
 
 
+def auc(curve: Roc) -> float:
+    return curve.auc
+
+
 def test_bootstrap_intervals_cover() -> None:
     """AUC of unit Gaussians one apart is Phi(1 / sqrt 2); TPR at FPR .1 is Phi(1 - 1.2816)."""
     rng = np.random.default_rng(8)
-    truths = {Auc(): float(ndtr(math.sqrt(0.5))), TprAt(0.1): float(ndtr(1 - 1.2815515655446004))}
-    for statistic, truth in truths.items():
+    area, rate = float(ndtr(math.sqrt(0.5))), float(ndtr(1 - 1.2815515655446004))
+    truths: list[tuple[Callable[[Roc], float], float]] = [(auc, area), (lambda curve: curve.tpr_at(0.1), rate)]
+    for statistic, truth in truths:
         covered = 0
         for seed in range(60):
             inside, outside = rng.normal(1, 1, 200), rng.normal(0, 1, 200)
@@ -91,9 +97,10 @@ def test_bootstrap_reports_the_observed_value_and_follows_its_seed() -> None:
     rng = np.random.default_rng(9)
     inside, outside = rng.normal(1, 1, 200).round(1), rng.normal(0, 1, 150).round(1)
     curve = roc(inside, outside)
-    for statistic, value in ((Auc(), curve.auc), (TprAt(0.05), curve.tpr_at(0.05)), (Advantage(), curve.advantage)):
+    statistics: list[Callable[[Roc], float]] = [auc, lambda curve: curve.tpr_at(0.05), lambda curve: curve.advantage]
+    for statistic in statistics:
         interval = bootstrap(inside, outside, statistic, num_resamples=100)
-        assert interval.value == pytest.approx(value)
+        assert interval.value == statistic(curve)
         assert interval == bootstrap(inside, outside, statistic, num_resamples=100)
         assert interval != bootstrap(inside, outside, statistic, num_resamples=100, rng=1)
         assert interval == bootstrap(inside, outside, statistic, num_resamples=100, rng=np.random.default_rng(0))
@@ -103,10 +110,10 @@ def test_bootstrap_resamples_with_replacement() -> None:
     """The spread of the AUC is that of its known variance, not of a permutation's."""
     rng = np.random.default_rng(10)
     inside, outside = rng.normal(1, 1, 300), rng.normal(0, 1, 300)
-    interval = bootstrap(inside, outside, Auc(), num_resamples=500, confidence=0.6827)
-    auc = interval.value
-    first, second = auc / (2 - auc), 2 * auc**2 / (1 + auc)  # Hanley & McNeil 1982
-    variance = (auc * (1 - auc) + 299 * (first - auc**2) + 299 * (second - auc**2)) / 300**2
+    interval = bootstrap(inside, outside, auc, num_resamples=500, confidence=0.6827)
+    area = interval.value
+    first, second = area / (2 - area), 2 * area**2 / (1 + area)  # Hanley & McNeil 1982
+    variance = (area * (1 - area) + 299 * (first - area**2) + 299 * (second - area**2)) / 300**2
     # Over 20 seeds 2.6 % narrower, with a standard deviation of 1.3 %.
     assert (interval.high - interval.low) / 2 == pytest.approx(math.sqrt(variance), rel=0.2)
 
@@ -116,10 +123,10 @@ def test_invalid_arguments_are_refused() -> None:
         lambda: roc([], [1.0]),
         lambda: roc([math.nan], [1.0]),
         lambda: roc([1.0], [0.0]).tpr_at(math.nan),
-        lambda: TprAt(2.0),
+        lambda: bootstrap([1.0], [0.0], lambda curve: curve.tpr_at(2.0)),
         lambda: bootstrap([1.0], [0.0], "auc"),  # type: ignore[arg-type]
-        lambda: bootstrap([1.0], [0.0], Auc(), confidence=1.0),
-        lambda: bootstrap([1.0], [0.0], Auc(), num_resamples=1),
+        lambda: bootstrap([1.0], [0.0], auc, confidence=1.0),
+        lambda: bootstrap([1.0], [0.0], auc, num_resamples=1),
     ):
         with pytest.raises(InvalidArgument):
             call()

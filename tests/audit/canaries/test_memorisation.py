@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hush.audit.canaries import exposure, exposure_extrapolated
+from hush.audit.canaries import exposure
 from hush.errors import InvalidArgument
 
 
@@ -23,13 +23,13 @@ def test_extrapolated_exposure_continues_beyond_ranks() -> None:
     references = np.random.default_rng(0).normal(100.0, 5.0, size=2000)
     assert exposure([50.0], references)[0] == pytest.approx(math.log2(2000))
     # Over seeds 74 with a standard deviation of 8, and 0.996 with 0.018.
-    assert exposure_extrapolated([50.0], references)[0] > 20
+    assert exposure([50.0], references, extrapolate=True)[0] > 20
     median = float(np.median(references))
-    assert exposure_extrapolated([median], references)[0] == pytest.approx(1.0, abs=0.15)
+    assert exposure([median], references, extrapolate=True)[0] == pytest.approx(1.0, abs=0.15)
 
 
 def test_invalid_perplexities_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="not all the same"):
-        exposure_extrapolated([1.0], [2.0] * 20)
+        exposure([1.0], [2.0] * 20, extrapolate=True)
     with pytest.raises(InvalidArgument, match="no NaN"):
         exposure([math.nan], [1.0])

@@ -22,12 +22,12 @@ def test_signals_agree_and_keep_their_digits() -> None:
     assert mi.confidence(probabilities, labels) == pytest.approx(true_class)
     assert mi.cross_entropy(probabilities, labels) == pytest.approx(-np.log(true_class))
     assert mi.logit_confidence(probabilities, labels) == pytest.approx(log_odds, rel=1e-9)
-    assert mi.logit_confidence_of_logits(logits, labels) == pytest.approx(log_odds, rel=1e-9)
+    assert mi.logit_confidence(logits, labels, from_logits=True) == pytest.approx(log_odds, rel=1e-9)
     stacked = mi.logit_confidence(np.stack([probabilities, probabilities]), labels)
     assert stacked.shape == (2, 50)
     # 1 - p is 1e-20 here: subtracting from 1 would give infinity.
     assert mi.logit_confidence([[1.0, 1e-20]], [0]) == pytest.approx(20 * math.log(10))
-    assert mi.logit_confidence_of_logits([[800.0, 0.0, 0.0]], [0]) == pytest.approx(800 - math.log(2))
+    assert mi.logit_confidence([[800.0, 0.0, 0.0]], [0], from_logits=True) == pytest.approx(800 - math.log(2))
 
 
 def test_certainty_stays_finite() -> None:

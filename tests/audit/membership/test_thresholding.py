@@ -10,6 +10,7 @@ import pytest
 from hush.audit import membership as mi
 from hush.audit import roc
 from hush.errors import HushError
+from hush.lab.slicing import label_only
 
 
 def test_yeom_on_exponential_losses() -> None:
@@ -29,9 +30,9 @@ def test_yeom_on_exponential_losses() -> None:
 
 def test_the_gap_attack_has_the_generalisation_gap() -> None:
     labels = np.arange(10)
-    scores = mi.label_only(np.r_[labels, labels], np.r_[labels, labels[:6], -labels[6:]])
+    scores = label_only(np.r_[labels, labels], np.r_[labels, labels[:6], -labels[6:]])
     assert roc(scores[:10], scores[10:]).advantage == pytest.approx(0.4)
     with pytest.raises(HushError):
-        mi.label_only([1, 2], [1])
+        label_only([1, 2], [1])
     with pytest.raises(HushError):
-        mi.label_only([float("nan")], [1.0])
+        label_only([float("nan")], [1.0])

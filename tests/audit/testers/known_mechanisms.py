@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hush.audit.testers import Attack, Batched, ClassifierAttack, EventSearch, HistogramAttack, HockeyStick, Renyi
+from hush.audit.testers import Attack, Batched, ClassifierAttack, EventSearch, HockeyStick
+from hush.lab.divergence import Renyi
+from hush.lab.histogram import HistogramAttack
 
 Rows = NDArray[Any]
 CONFIDENCE = 1 - 1e-7

@@ -15,8 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from audit.testers.known_mechanisms import CONFIDENCE, Rows, batched, disclosure, randomised_response
-from hush.audit.testers import Attack, Batched, ClassifierAttack, HockeyStick, Renyi, audit_mechanism
+from hush.audit.testers import Attack, Batched, ClassifierAttack, HockeyStick, audit_mechanism
 from hush.errors import InvalidArgument
+from hush.lab.divergence import Renyi
 from hush.randomness import RandomSource, TestSource
 
 

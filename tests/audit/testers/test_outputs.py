@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush.audit.testers import Batched, HistogramAttack, HockeyStick, audit_mechanism, support_test
+from hush.audit.testers import Batched, HockeyStick, audit_mechanism, support_test
 from hush.audit.testers.outputs import NeighbourPair, with_width
 from hush.errors import InvalidArgument
+from hush.lab.histogram import HistogramAttack
 from hush.randomness import RandomSource, TestSource
 
 BIG = 2**60

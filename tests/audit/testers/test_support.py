@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.testers.known_mechanisms import CONFIDENCE, Rows, batched, disclosure
-from hush.audit.testers import Batched, lowest_bits, support_test
+from hush.audit.testers import Batched, support_test
+from hush.audit.testers.support import lowest_bits
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Laplace
 from hush.randomness import RandomSource, TestSource

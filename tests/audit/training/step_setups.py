@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hush.audit.training import Observations, Setup
+from hush.audit.training import Setup
+from hush.audit.training.observed_steps import Observations
 from hush.guarantee import Relation
 from hush.training import (
     Augmented,

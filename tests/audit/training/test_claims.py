@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from audit.training.step_setups import setup, simulated
-from hush.audit.training import Observations, audit_claim, compare_claim, observe
+from hush.audit.training import audit_claim, compare_claim, observe
+from hush.audit.training.observed_steps import Observations
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
 

@@ -18,7 +18,8 @@ from torch import nn
 from audit.training.step_setups import ORTHOGONAL, setup, simulated
 from hush.accounting import GaussianEvent, PldAccountant
 from hush.audit import AuditResult
-from hush.audit.training import Observations, Setup, audit_gaussian, compare_claim, observe
+from hush.audit.training import Setup, audit_gaussian, compare_claim, observe
+from hush.audit.training.observed_steps import Observations
 from hush.errors import Unsupported
 from hush.guarantee import Bound, Relation
 from hush.randomness import TestSource

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from audit.training.step_setups import setup
-from hush.audit.training import Observations, observe
-from hush.audit.training.observed_steps import Recorder
+from hush.audit.training import observe
+from hush.audit.training.observed_steps import Observations, Recorder
 from hush.randomness import TestSource
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from audit.training.step_setups import BUGS, CASES, Case
-from hush.audit import Comparison
+from hush.audit.bounds.result import Comparison
 from hush.audit.training import compare_claim, observe
 from hush.errors import Unsupported
 from hush.randomness import TestSource

@@ -8,7 +8,7 @@ from audit.training.step_setups import Probe, data, loss, setup
 from hush.audit.training import Setup, observe
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.training import Adaptive, ExponentialCurve, Schedule
+from hush.training import Adaptive, Curve, Schedule
 
 
 def test_settings_that_change_between_steps_are_refused() -> None:
@@ -17,7 +17,7 @@ def test_settings_that_change_between_steps_are_refused() -> None:
     with pytest.raises(Unsupported, match="changing clip norm"):
         setup(clipping=Adaptive(1.0))
     with pytest.raises(Unsupported, match="steps that differ"):
-        setup(schedule=Schedule(noise_multiplier=ExponentialCurve(1.0, 2.0, 10)))
+        setup(schedule=Schedule(noise_multiplier=Curve.exponential(1.0, 2.0, num_steps=10)))
     with pytest.raises(InvalidArgument, match="1 or 2"):
         observe(setup(), runs=3)
 

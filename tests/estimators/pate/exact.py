@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate
 
-from hush.estimators.pate import VoteAnswers
+from hush.estimators.pate.aggregators import VoteAnswers
 
 Counts = NDArray[np.int64]
 ORDERS = (1.5, 2.0, 4.0, 8.0, 20.0)

@@ -21,15 +21,8 @@ from estimators.pate.blobs import LABELS, PUBLIC, TRAIN, Y, pate
 from estimators.purse import Purse
 from hush.accounting import PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
-from hush.estimators.pate import (
-    CostReport,
-    ExPostCost,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    PATEClassifier,
-    VoteAggregator,
-)
+from hush.estimators.pate import CostReport, GNMax, InteractiveGNMax, LNMax, PATEClassifier, VoteAggregator
+from hush.estimators.pate.report import ExPostCost
 from hush.guarantee import Relation
 from hush.randomness import RandomSource, TestSource
 

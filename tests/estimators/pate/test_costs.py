@@ -15,8 +15,9 @@ from scipy.special import log_ndtr
 
 from estimators.pate.exact import ORDERS, all_answered, neighbours, winners
 from hush.errors import Unsupported
-from hush.estimators.pate import ConfidentGNMax, GNMax, LNMax, VoteAggregator, VoteAnswers
+from hush.estimators.pate import ConfidentGNMax, GNMax, LNMax, VoteAggregator
 from hush.estimators.pate import costs as costs
+from hush.estimators.pate.aggregators import VoteAnswers
 
 
 def renyi(p: NDArray[np.float64], q: NDArray[np.float64], order: float) -> float:

@@ -14,7 +14,8 @@ from scipy import stats
 from scipy.special import log_ndtr
 
 from estimators.pate.exact import ORDERS, Counts, neighbours, winners
-from hush.estimators.pate import InteractiveGNMax, VoteAggregator, VoteAnswers, costs
+from hush.estimators.pate import InteractiveGNMax, VoteAggregator, costs
+from hush.estimators.pate.aggregators import VoteAnswers
 from hush.randomness import TestSource
 
 EVERYTHING = Fraction(10**9)

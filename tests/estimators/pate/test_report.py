@@ -11,8 +11,9 @@ import pytest
 from estimators.pate.exact import all_answered
 from hush.accounting import renyi_to_epsilon
 from hush.errors import InvalidArgument
-from hush.estimators.pate import ConfidentGNMax, CostReport, DataDependentCost, DivergenceCost, ExPostCost, GNMax
+from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax
 from hush.estimators.pate import costs as costs
+from hush.estimators.pate.report import DataDependentCost, DivergenceCost, ExPostCost
 from hush.randomness import TestSource
 
 REPORT = CostReport(epsilon=1.0, delta=1e-6, order=14.0, confidence=0.95)

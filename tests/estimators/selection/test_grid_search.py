@@ -161,7 +161,7 @@ class Coin:
     mean = 3.0
 
     def event(self, run: Any) -> Any:
-        from hush.accounting import RepeatNegativeBinomialEvent
+        from hush.accounting.events import RepeatNegativeBinomialEvent
 
         return RepeatNegativeBinomialEvent(run, 1 / 3, 1.0)
 

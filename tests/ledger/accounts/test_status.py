@@ -12,10 +12,10 @@ from hush.accounting import (
     LaplaceEvent,
     PldAccountant,
     PoissonSampledEvent,
-    ProjectedGaussianEvent,
     SelfComposedEvent,
 )
 from hush.accounting.budget import Charge
+from hush.accounting.events import ProjectedGaussianEvent
 from hush.errors import BudgetExceeded
 from hush.ledger import Ledger, LedgerBudget, OverBudget
 

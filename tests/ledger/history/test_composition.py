@@ -12,11 +12,11 @@ from hush.accounting import (
     GaussianEvent,
     LaplaceEvent,
     PoissonSampledEvent,
-    RepeatPoissonEvent,
     SelfComposedEvent,
     calibrate_noise,
 )
 from hush.accounting.budget import Charge
+from hush.accounting.events import RepeatPoissonEvent
 from hush.ledger import Ledger
 from ledger.ledgers import on_file
 

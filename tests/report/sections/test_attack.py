@@ -8,8 +8,9 @@ import pytest
 
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
-from hush.report import publishable, render, with_audit
+from hush.report import publishable, render
 from hush.report.parts import Html
+from hush.report.sections.attack import with_audit
 
 AUDIT: dict[str, Any] = {
     "sentence": "The attack proves epsilon of at least 0.4.",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hush.errors import HushError
-from hush.sql import Preview, QueryRefused, Table
+from hush.sql import QueryRefused, Table
+from hush.sql.answer.preview import Preview
 from sql.towns import towns_table
 
 PUBLIC = (

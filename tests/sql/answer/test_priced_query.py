@@ -19,9 +19,10 @@ from hush.sql.answer import priced_query
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write import bounded
 from hush.sql.write.trees import GroupCells
-from hush.statistics import Block, GaussianNoise, LaplaceNoise, NoisePlan, TruncatedGeometric
+from hush.statistics import Block, GaussianNoise, LaplaceNoise, NoisePlan
 from hush.statistics.noise import NoisyTrees, SelectionPlan, budget_split
 from hush.statistics.noise import release as release_module
+from hush.statistics.noise.selection import TruncatedGeometric
 from hush.statistics.noise.tree import LEVEL_UNITS, NODES
 from sql.towns import towns_table
 from tree_nodes import all_nodes

@@ -21,7 +21,8 @@ from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
 from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.answer.price import PriceRequest
-from hush.statistics import GaussianNoise, LaplaceNoise, TruncatedGeometric
+from hush.statistics import GaussianNoise, LaplaceNoise
+from hush.statistics.noise.selection import TruncatedGeometric
 
 REGIONS = ["north", "south", "west"]
 QUERY = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"

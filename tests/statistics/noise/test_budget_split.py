@@ -11,12 +11,13 @@ import hush.statistics as hs
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
-from hush.randomness import SystemSource, TestSource
+from hush.randomness import TestSource
+from hush.randomness.source import SystemSource
 from hush.statistics.noise import ReleasePlan, plan_release
 from hush.statistics.noise.budget_split import check_selection_delta
 
 COUNT = hs.Block.disjoint(1, whole=True)
-SELECTIONS = [None, hs.LaplaceThreshold(), hs.GaussianThreshold()]
+SELECTIONS = [None, hs.Selection.laplace_threshold(), hs.Selection.gaussian_threshold()]
 
 
 def plan(*, public_groups: bool = False, **settings: Any) -> ReleasePlan:

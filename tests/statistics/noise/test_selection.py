@@ -15,14 +15,14 @@ from hush.guarantee import Unit
 from hush.randomness import TestSource
 from hush.statistics.noise import selection as selection
 
-KINDS = [hs.TruncatedGeometric(), hs.LaplaceThreshold(), hs.GaussianThreshold()]
+KINDS = [hs.Selection.truncated_geometric(), hs.Selection.laplace_threshold(), hs.Selection.gaussian_threshold()]
 
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "groups"), [(1.0, 1e-5, 1), (0.1, 1e-3, 3), (3.0, 1e-9, 10), (8.0, 0.1, 2)]
 )
 def test_probabilities_are_private_and_as_large_as_can_be(epsilon: float, delta: float, groups: int) -> None:
-    plan = hs.TruncatedGeometric().plan(groups_per_unit=groups, epsilon=epsilon, delta=delta)
+    plan = hs.Selection.truncated_geometric().plan(groups_per_unit=groups, epsilon=epsilon, delta=delta)
     assert isinstance(plan, selection._Probabilities)
     units = np.arange(0, int(4 * groups / epsilon * math.log(1 / delta)) + 100)
     chance = plan.probability(units)
@@ -40,7 +40,7 @@ def test_probabilities_are_private_and_as_large_as_can_be(epsilon: float, delta:
 
 def test_a_known_value() -> None:
     # Desfontaines et al. 2022: the first unit of a group shows it with probability delta.
-    plan = hs.TruncatedGeometric().plan(groups_per_unit=1, epsilon=1.0, delta=1e-5)
+    plan = hs.Selection.truncated_geometric().plan(groups_per_unit=1, epsilon=1.0, delta=1e-5)
     assert isinstance(plan, selection._Probabilities)
     assert plan.probability(np.array([1]))[0] == pytest.approx(1e-5, rel=5e-5)
     assert plan.probability(np.array([2]))[0] == pytest.approx(1e-5 * (math.e + 1), rel=5e-5)
@@ -51,7 +51,7 @@ def test_a_group_of_one_unit_is_revealed_with_delta_at_most(kind: hs.Selection) 
     delta, groups, trials = 0.02, 2, 100_000
     plan = kind.plan(groups_per_unit=groups, epsilon=1.0, delta=delta)
     revealed = int(plan.choose(np.ones(trials, dtype=np.int64), TestSource(1)).sum())
-    part = 0.5 if isinstance(kind, hs.GaussianThreshold) else 1.0
+    part = 0.5 if isinstance(kind, selection.GaussianThreshold) else 1.0
     per_group = -math.expm1(math.log1p(-delta * part) / groups)
     assert revealed <= binom.isf(1e-8, trials, per_group)
     assert revealed >= binom.ppf(1e-8, trials, per_group) * 0.2  # thresholds are integers

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from hush.errors import InvalidArgument
-from hush.training import (
-    Adaptive,
-    PiecewiseCurve,
-    Poisson,
-    Projected,
-    Schedule,
-)
+from hush.training import Adaptive, Curve, Poisson, Projected, Schedule
 from training.loops import linear_run, run
 from training.sums import SAMPLINGS
 from training.sums import data as sums_data
@@ -44,7 +38,7 @@ def test_the_noise_on_a_count_can_be_chosen_with_an_epsilon() -> None:
     assert 1.99 < private.plan.guarantee().epsilon <= 2.0
     with pytest.raises(InvalidArgument, match="^count_noise"):
         linear_run(
-            clipping=Adaptive(count_noise=1.0), schedule=Schedule(noise_multiplier=PiecewiseCurve({0: 1.0, 2: 3.0}))
+            clipping=Adaptive(count_noise=1.0), schedule=Schedule(noise_multiplier=Curve.piecewise({0: 1.0, 2: 3.0}))
         )
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import hush
-from hush.accounting import GaussianEvent, ProjectedGaussianEvent
+from hush.accounting import GaussianEvent
+from hush.accounting.events import ProjectedGaussianEvent
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
 from hush.randomness import TestSource

@@ -19,15 +19,13 @@ from hush.training import (
     Automatic,
     Banded,
     BufferedToeplitz,
-    ExponentialCurve,
+    Curve,
     Flat,
     Global,
-    LinearCurve,
     Microbatches,
     Normalized,
     PerExample,
     PerLayer,
-    PiecewiseCurve,
     Projected,
     Schedule,
     UserGroups,
@@ -55,8 +53,12 @@ UNITS = ["example", "users", "groups", "windows"]
 
 MORE: list[dict[str, Any]] = [
     {},
-    {"schedule": Schedule(noise_multiplier=LinearCurve(1.0, 2.0, 3), clip_norm=ExponentialCurve(1.0, 0.5, 3))},
-    {"schedule": Schedule(batch_size=PiecewiseCurve({0: 1.0, 1: 2.0}))},
+    {
+        "schedule": Schedule(
+            noise_multiplier=Curve.linear(1.0, 2.0, num_steps=3), clip_norm=Curve.exponential(1.0, 0.5, num_steps=3)
+        )
+    },
+    {"schedule": Schedule(batch_size=Curve.piecewise({0: 1.0, 1: 2.0}))},
     {"correlated": Banded(bands=3)},
     {"correlated": BufferedToeplitz(buffers=2)},
 ]

@@ -13,7 +13,8 @@ from torch.utils.data import Dataset
 
 import hush
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import Relation, Unit, UnitKind
+from hush.guarantee import Relation, Unit
+from hush.guarantee.unit import UnitKind
 from hush.training import Full, InOrder, UserGroups, Users, compare_units
 from training.loops import LINEAR_COUNT, linear_data, linear_run
 from training.sums import COUNT, IDS, data, model, run, sums

@@ -24,19 +24,8 @@ from hush.accounting import (
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.randomness import TestSource
-from hush.training import (
-    Flat,
-    Full,
-    HeldOutAnswers,
-    LogRange,
-    NegativeBinomialRepetitions,
-    Poisson,
-    PrivateScore,
-    TrainingPlan,
-    plan_tuning,
-    tune,
-)
-from hush.training.tuning.repetitions import Repetitions
+from hush.training import Flat, Full, HeldOutAnswers, Poisson, Range, Repetitions, TrainingPlan, plan_tuning, tune
+from hush.training.tuning.scores import PrivateScore
 from training.searches import EACH_LAW, PUBLIC, gaussian_cost, planned
 
 
@@ -71,7 +60,7 @@ class TestCalibration:
 
     @pytest.mark.parametrize("kind", ["pure", pytest.param("sampled", marks=pytest.mark.slow)])
     def test_settings_of_different_costs_have_different_noise(self, kind: str) -> None:
-        space = {"kind": ["straight", kind], "rate": LogRange(0.1, 1.0)}
+        space = {"kind": ["straight", kind], "rate": Range.logarithmic(0.1, 1.0)}
         plan = plan_tuning(space, cost=mixed, score=PUBLIC, epsilon=2.0, delta=1e-5)
         assert 2.0 * 0.999 < plan.guarantee().epsilon <= 2.0
         law = plan.repetitions
@@ -91,7 +80,9 @@ class TestCalibration:
             names_seen.append(set(settings))
             return GaussianEvent(noise)
 
-        plan_tuning({"size": [1, 2], "rate": LogRange(0.1, 1.0)}, cost=cost, score=PUBLIC, epsilon=1.0, delta=1e-5)
+        plan_tuning(
+            {"size": [1, 2], "rate": Range.logarithmic(0.1, 1.0)}, cost=cost, score=PUBLIC, epsilon=1.0, delta=1e-5
+        )
         assert all(names == {"size"} for names in names_seen)
 
     def test_a_score_on_held_out_units_costs_next_to_nothing(self) -> None:
@@ -199,9 +190,9 @@ class TestWithTraining:
         "score": PrivateScore(size=40),
         "epsilon": 4.0,
         "delta": 1e-5,
-        "repetitions": NegativeBinomialRepetitions(3.0),
+        "repetitions": Repetitions.negative_binomial(3.0),
     }
-    SPACE: ClassVar[dict[str, Any]] = {"steps": [4, 8], "rate": LogRange(0.1, 4.0)}
+    SPACE: ClassVar[dict[str, Any]] = {"steps": [4, 8], "rate": Range.logarithmic(0.1, 4.0)}
 
     def test_from_end_to_end(self, capfd: pytest.CaptureFixture[str]) -> None:
         best = tune(self.train, self.SPACE, **self.SEARCH, progress=False)

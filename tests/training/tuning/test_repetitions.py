@@ -17,25 +17,13 @@ import pytest
 from scipy.stats import beta, chisquare
 
 import hush
-from hush.accounting import (
-    ApproximateDPEvent,
-    Event,
-    GaussianEvent,
-    RandomizedResponseEvent,
-    RdpAccountant,
-    RepeatNegativeBinomialEvent,
-    RepeatPoissonEvent,
-)
+from hush.accounting import ApproximateDPEvent, Event, GaussianEvent, RdpAccountant
+from hush.accounting.events import RandomizedResponseEvent, RepeatNegativeBinomialEvent, RepeatPoissonEvent
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 from hush.randomness import RandomSource, TestSource
-from hush.training import (
-    Candidate,
-    LogarithmicRepetitions,
-    NegativeBinomialRepetitions,
-    PoissonRepetitions,
-)
-from hush.training.tuning.repetitions import Repetitions
+from hush.training import Candidate, Repetitions
+from hush.training.tuning.repetitions import LogarithmicRepetitions, PoissonRepetitions
 from randomness.scripted import ScriptedSource
 from training.searches import ALARM, EACH_LAW, LAWS, planned, probabilities, within
 
@@ -84,15 +72,15 @@ class TestDistributions:
         def cost(law: Repetitions) -> float:
             return RdpAccountant().compose(law.event(GaussianEvent(2.0))).epsilon(1e-5)
 
-        assert cost(NegativeBinomialRepetitions(10.0)) == pytest.approx(4.320, abs=0.025)
-        assert cost(NegativeBinomialRepetitions(100.0)) == pytest.approx(5.437, abs=0.025)
-        assert cost(LogarithmicRepetitions(21.5)) == pytest.approx(3.889, abs=0.025)
-        assert cost(LogarithmicRepetitions(144.6)) == pytest.approx(4.423, abs=0.025)
-        assert cost(NegativeBinomialRepetitions(55.0, 0.5)) == pytest.approx(4.679, abs=0.025)
-        assert cost(PoissonRepetitions(5.0)) == pytest.approx(3.612, rel=0.01)
+        assert cost(Repetitions.negative_binomial(10.0)) == pytest.approx(4.320, abs=0.025)
+        assert cost(Repetitions.negative_binomial(100.0)) == pytest.approx(5.437, abs=0.025)
+        assert cost(Repetitions.logarithmic(21.5)) == pytest.approx(3.889, abs=0.025)
+        assert cost(Repetitions.logarithmic(144.6)) == pytest.approx(4.423, abs=0.025)
+        assert cost(Repetitions.negative_binomial(55.0, shape=0.5)) == pytest.approx(4.679, abs=0.025)
+        assert cost(Repetitions.poisson(5.0)) == pytest.approx(3.612, rel=0.01)
 
     def test_the_numbers_in_docstrings(self) -> None:
-        laws = (LogarithmicRepetitions(10.0), NegativeBinomialRepetitions(10.0), PoissonRepetitions(10.0))
+        laws = (Repetitions.logarithmic(10.0), Repetitions.negative_binomial(10.0), Repetitions.poisson(10.0))
         for noise in (1.0, 2.0, 32.0):
             one_run = RdpAccountant().compose(GaussianEvent(noise)).epsilon(1e-5)
             epsilons = [RdpAccountant().compose(law.event(GaussianEvent(noise))).epsilon(1e-5) for law in laws]
@@ -106,12 +94,12 @@ class TestDistributions:
     @pytest.mark.parametrize("mean", [1.0, 0.0, -3.0, math.nan, math.inf, 1e9, True, "10"])
     def test_means_that_are_refused(self, mean: Any) -> None:
         with pytest.raises(InvalidArgument, match="^mean="):
-            LogarithmicRepetitions(mean)
+            Repetitions.logarithmic(mean)
 
     def test_shapes_that_are_refused(self) -> None:
         for shape in (-0.5, math.nan, 1e-9, 1e6):
             with pytest.raises(InvalidArgument, match="^shape="):
-                NegativeBinomialRepetitions(5.0, shape)
+                Repetitions.negative_binomial(5.0, shape=shape)
         with pytest.raises(InvalidArgument, match="^shape="):
             LogarithmicRepetitions(5.0, 1.0)
 
@@ -134,9 +122,9 @@ def p_value(draws: np.ndarray, expected: np.ndarray) -> float:
 
 def test_each_law_has_its_event() -> None:
     base = GaussianEvent(2.0)
-    law = LogarithmicRepetitions(8.0)
+    law = Repetitions.logarithmic(8.0)
     assert law.event(base) == RepeatNegativeBinomialEvent(base, law.gamma, 0.0)
-    assert PoissonRepetitions(3.0).event(base) == RepeatPoissonEvent(base, 3.0)
+    assert Repetitions.poisson(3.0).event(base) == RepeatPoissonEvent(base, 3.0)
     with pytest.raises(Unsupported):
         hush.accounting.PldAccountant().compose(law.event(base))
 
@@ -209,10 +197,10 @@ class TestExactPrivacy:
         # A run is bad with probability 0.9, or 1 - 0.1 e^0.2 for the neighbour: it is 0.2-DP. The best of exactly 40 is
         # bad with the 40th powers, which are further apart than the claim for a random number with mean 40.
         bad = np.array([0.9, 1 - 0.1 * math.exp(0.2)])
-        claimed = RdpAccountant().compose(LogarithmicRepetitions(40.0).event(ApproximateDPEvent(0.2))).epsilon(1e-3)
+        claimed = RdpAccountant().compose(Repetitions.logarithmic(40.0).event(ApproximateDPEvent(0.2))).epsilon(1e-3)
         of_fixed, of_random = (
             bad**40,
-            [float(probabilities(LogarithmicRepetitions(40.0)) @ q ** np.arange(4000)) for q in bad],
+            [float(probabilities(Repetitions.logarithmic(40.0)) @ q ** np.arange(4000)) for q in bad],
         )
         assert of_random[0] - math.exp(claimed) * of_random[1] <= 1e-3
         assert of_fixed[0] - math.exp(claimed) * of_fixed[1] > 2e-3

@@ -16,20 +16,13 @@ import pytest
 import torch
 from scipy.stats import beta
 
-from hush.accounting import DiscreteGaussianEvent
+from hush.accounting.events import DiscreteGaussianEvent
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
-from hush.training import (
-    Candidate,
-    ChargedScore,
-    HeldOutAnswers,
-    PoissonRepetitions,
-    PrivateScore,
-    PublicScore,
-    TuningPlan,
-    plan_tuning,
-)
+from hush.training import Candidate, HeldOutAnswers, Repetitions, plan_tuning
+from hush.training.tuning.scores import ChargedScore, PrivateScore, PublicScore
+from hush.training.tuning.search import TuningPlan
 from training.searches import ALARM, gaussian_cost
 
 
@@ -93,7 +86,7 @@ class TestPrivateScore:
             score=PrivateScore(size=10),
             epsilon=0.5,
             delta=1e-2,
-            repetitions=PoissonRepetitions(15.0),
+            repetitions=Repetitions.poisson(15.0),
         )
         assert plan.score_noise is not None
         assert certified(plan, 1e-2) <= 0.5
@@ -121,7 +114,7 @@ def certified(plan: TuningPlan, delta: float, count: int = 250) -> float:
 
 @pytest.mark.parametrize("reason", ["", "  ", "two\nlines", None])
 def test_a_public_score_needs_a_reason(reason: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^public="):
+    with pytest.raises(InvalidArgument, match="^reason="):
         PublicScore(reason)
 
 

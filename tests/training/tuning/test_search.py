@@ -18,7 +18,7 @@ from torch import nn
 
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
-from hush.training import Candidate, HeldOutAnswers, NegativeBinomialRepetitions, PoissonRepetitions
+from hush.training import Candidate, HeldOutAnswers, Repetitions
 from randomness.scripted import ScriptedSource
 from training.searches import LAWS, planned, within
 
@@ -28,7 +28,7 @@ class TestSelection:
 
     def test_the_largest_score_wins(self) -> None:
         # One of the five settings is left out with probability 5 exp(-200 / 5) = 2e-17.
-        plan = planned(PoissonRepetitions(200.0), [{"way": way} for way in range(5)])
+        plan = planned(Repetitions.poisson(200.0), [{"way": way} for way in range(5)])
         seen: list[int] = []
 
         def train(settings: dict[str, Any], noise: float) -> Candidate:
@@ -41,7 +41,7 @@ class TestSelection:
         assert best.found
 
     def test_ties_are_broken_evenly(self) -> None:
-        plan = planned(PoissonRepetitions(12.0))
+        plan = planned(Repetitions.poisson(12.0))
         source, firsts, count = TestSource("ties"), 0, 0
         shares = []
         for _ in range(400):
@@ -61,7 +61,7 @@ class TestSelection:
     @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, torch.tensor(math.nan), 10**400])
     def test_scores_that_are_not_finite_lose(self, score: Any) -> None:
         plan = planned(
-            PoissonRepetitions(100.0), [{"way": 0}, {"way": 1}]
+            Repetitions.poisson(100.0), [{"way": 0}, {"way": 1}]
         )  # both occur, except with probability 2 exp(-50)
 
         def train(settings: dict[str, Any], noise: float) -> Candidate:
@@ -72,7 +72,7 @@ class TestSelection:
 
     def test_failed_runs_lose_silently(self, capfd: pytest.CaptureFixture[str]) -> None:
         plan = planned(
-            PoissonRepetitions(100.0), [{"way": 0}, {"way": 1}]
+            Repetitions.poisson(100.0), [{"way": 0}, {"way": 1}]
         )  # both occur, except with probability 2 exp(-50)
 
         def train(settings: dict[str, Any], noise: float) -> Candidate:
@@ -88,7 +88,7 @@ class TestSelection:
         assert "singular" not in "".join(capfd.readouterr())
 
     def test_no_run_at_all(self) -> None:
-        plan = planned(PoissonRepetitions(3.0))
+        plan = planned(Repetitions.poisson(3.0))
         nothing_drawn = ScriptedSource([0] * 4)  # the smallest number of runs, which is 0
         none = plan.run(lambda settings, noise: Candidate(1.0), source=nothing_drawn, progress=False)
         assert (none.settings, none.score, none.result, none.noise_multiplier, none.found) == (None,) * 4 + (False,)
@@ -113,13 +113,13 @@ class TestSelection:
 
     def test_one_model_for_all_runs_is_refused(self) -> None:
         model = nn.Linear(2, 2)
-        plan = planned(PoissonRepetitions(100.0))
+        plan = planned(Repetitions.poisson(100.0))
         with pytest.raises(InvalidArgument, match="one model twice"):
             plan.run(lambda settings, noise: Candidate(0.0, model), source=TestSource(6), progress=False)
         plan.run(lambda settings, noise: Candidate(0.0, nn.Linear(2, 2)), source=TestSource(6), progress=False)
 
     def test_a_run_cannot_change_the_settings(self) -> None:
-        plan = planned(NegativeBinomialRepetitions(20.0), [{"layers": [1, 2]}])
+        plan = planned(Repetitions.negative_binomial(20.0), [{"layers": [1, 2]}])
 
         def train(settings: dict[str, Any], noise: float) -> Candidate:
             assert settings == {"layers": [1, 2]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hush.randomness import TestSource
-from hush.training import Candidate, NegativeBinomialRepetitions
+from hush.training import Candidate, Repetitions
 from hush.training.tuning import silence
 from training.searches import planned
 
@@ -23,7 +23,7 @@ def loud(settings: dict[str, Any], noise: float) -> Candidate:
 
 
 def test_nothing_of_a_run_is_shown(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    plan = planned(NegativeBinomialRepetitions(20.0))
+    plan = planned(Repetitions.negative_binomial(20.0))
     for progress in (False, True):
         shown = []
         for seed in range(4):  # different numbers of runs
@@ -61,7 +61,7 @@ def test_a_terminal_shows_what_depends_on_the_clock_only(monkeypatch: pytest.Mon
 
 
 def test_the_result_does_not_tell_the_number_of_runs() -> None:
-    plan, results = planned(NegativeBinomialRepetitions(20.0)), set()
+    plan, results = planned(Repetitions.negative_binomial(20.0)), set()
     # Each number of runs has probability at most 1 / 20: at most two different ones with probability 1e-14.
     for seed in range(20):
         runs = []

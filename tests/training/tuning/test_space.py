@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
-from hush.training import LogRange, UniformRange
+from hush.training import Range
 from hush.training.tuning.space import as_space
 from training.searches import ALARM, within
 
@@ -24,7 +24,7 @@ from training.searches import ALARM, within
 class TestSpaces:
     def test_products_and_ranges(self) -> None:
         space = as_space(
-            {"rate": LogRange(0.01, 10.0), "share": UniformRange(-1, 1), "size": [64, 256], "deep": (True,)}
+            {"rate": Range.logarithmic(0.01, 10.0), "share": Range.uniform(-1, 1), "size": [64, 256], "deep": (True,)}
         )
         assert [dict(settings) for settings in space.listed] == [
             {"size": 64, "deep": True},
@@ -69,8 +69,8 @@ class TestSpaces:
 
     @pytest.mark.parametrize(("low", "high"), [(1, 1), (2, 1), (math.nan, 1), (0, math.inf), (True, 2), ("0", 1)])
     def test_ranges_that_are_refused(self, low: Any, high: Any) -> None:
-        for kind in (UniformRange, LogRange):
+        for kind in (Range.uniform, Range.logarithmic):
             with pytest.raises(InvalidArgument, match="^(low|high)="):
                 kind(low, high)
         with pytest.raises(InvalidArgument, match="^low="):
-            LogRange(0.0, 1.0)
+            Range.logarithmic(0.0, 1.0)

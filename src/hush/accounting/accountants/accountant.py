@@ -11,8 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Self
 
+from hush.accounting.accountants.trade_off import largest_tpr
 from hush.accounting.events import Event, SelfComposedEvent, plain_event
-from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_instance
+from hush.errors import (
+    InvalidArgument,
+    Unsupported,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_fraction,
+    check_instance,
+)
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
 _SMALLEST_DELTA = 1e-280  # smaller ones underflow when they are divided among many steps
@@ -123,6 +132,30 @@ class Accountant(ABC):
             method=self.method,
             assumptions=self.assumptions,
         )
+
+    def max_tpr(self, fpr: float) -> float:
+        """Return the largest true positive rate that any membership attack has at a false positive rate.
+
+        This is one minus the trade-off function of f-DP. It is tight for the events' dominating pairs, and much smaller
+        than `Guarantee.max_tpr`, which knows a single (epsilon, delta).
+
+        >>> from hush.accounting import GaussianEvent, PldAccountant
+        >>> round(PldAccountant().compose(GaussianEvent(1.0)).max_tpr(0.01), 3)
+        0.092
+
+        Args:
+            fpr: The attacker's false positive rate, in [0, 1].
+
+        Guarantee:
+            An upper bound if `epsilon` and `delta` are.
+
+        Assumes:
+            The attacker decides about a single unit (the caller's duty).
+
+        References:
+            Dong, Roth & Su 2022, Proposition 2.4; Wasserman & Zhou 2010.
+        """
+        return largest_tpr(self, check_fraction("fpr", fpr))
 
     def bound(self) -> Bound:
         """Return whether results are upper bounds or estimates."""

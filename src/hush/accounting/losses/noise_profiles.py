@@ -28,6 +28,16 @@ class GaussianProfile(Profile):
         return tail_gap(epsilon / self.mu - self.mu / 2, self.mu)
 
 
+def gaussian_delta(epsilons: Array, mu: float) -> Array:
+    """Return delta at each epsilon >= 0 for Gaussian noise, exactly up to rounding (Balle & Wang 2018, Theorem 8).
+
+    Args:
+        epsilons: An array of epsilons.
+        mu: The sensitivity divided by the noise's standard deviation.
+    """
+    return GaussianProfile(mu).delta(epsilons)
+
+
 @dataclass(frozen=True)
 class LaplaceProfile(Profile):
     """Laplace noise of scale 1 / epsilon on a query of sensitivity 1."""

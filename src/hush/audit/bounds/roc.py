@@ -5,7 +5,7 @@ Curves and intervals are for looking at. They prove nothing about epsilon: for t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hush.audit.bounds.result import check_confidence
 from hush.audit.bounds.sample import Floats, Ints, Sample
-from hush.errors import check_count, check_fraction, check_instance
+from hush.errors import InvalidArgument, check_count, check_fraction
 from hush.randomness import public_generator
 
 
@@ -102,66 +102,11 @@ def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> Roc:
     return Roc(np.concatenate([[np.inf], distinct]), np.concatenate([start, tp]), np.concatenate([start, fp]))
 
 
-class RocStatistic(ABC):
-    """A statistic of a ROC curve, for `bootstrap`."""
-
-    @abstractmethod
-    def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Return the statistic from the cumulative counts of a curve."""
-
-
-@dataclass(frozen=True, slots=True)
-class Auc(RocStatistic):
-    """The area under the ROC curve.
-
-    >>> bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=10).value
-    0.75
-    """
-
-    def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Return the area."""
-        return float(_area(tp, fp)) / (int(tp[-1]) * int(fp[-1]))
-
-
-@dataclass(frozen=True, slots=True)
-class TprAt(RocStatistic):
-    """The largest TPR at a bounded FPR.
-
-    >>> bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], TprAt(0.5), num_resamples=10).value
-    1.0
-
-    Attributes:
-        fpr: The largest FPR allowed, in [0, 1].
-    """
-
-    fpr: float
-
-    def __post_init__(self) -> None:
-        check_fraction("fpr", self.fpr)
-
-    def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Return the TPR."""
-        return float(_tpr_at(tp, fp, self.fpr))
-
-
-@dataclass(frozen=True, slots=True)
-class Advantage(RocStatistic):
-    """The largest TPR - FPR over all thresholds.
-
-    >>> bootstrap([3.0, 2.0], [2.0, 0.0], Advantage(), num_resamples=10).value
-    0.5
-    """
-
-    def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Return the advantage."""
-        return float(np.max(tp / tp[-1] - fp / fp[-1]))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A statistic with a bootstrap interval.
 
-    >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=50)
+    >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], lambda curve: curve.auc, num_resamples=50)
     >>> interval.low <= interval.value <= interval.high
     True
 
@@ -181,7 +126,7 @@ class Interval:
 def bootstrap(
     scores_in: ArrayLike,
     scores_out: ArrayLike,
-    statistic: RocStatistic,
+    statistic: Callable[[Roc], float],
     *,
     confidence: float = 0.95,
     num_resamples: int = 1000,
@@ -192,14 +137,14 @@ def bootstrap(
     The interval is approximate: its confidence is right with many scores of each class. For a perfect attack every
     resample is perfect, too, and the interval is a single point. For exact bounds use `audit_scores`.
 
-    >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=50)
+    >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], lambda curve: curve.auc, num_resamples=50)
     >>> interval.value, interval.confidence
     (0.75, 0.95)
 
     Args:
         scores_in: Scores of members; higher means more like a member.
         scores_out: Scores of non-members.
-        statistic: `Auc`, `TprAt` or `Advantage`.
+        statistic: A function of a `Roc`, such as ``lambda curve: curve.tpr_at(0.01)``.
         confidence: The nominal confidence of the interval.
         num_resamples: The number of bootstrap resamples.
         rng: Draws the resamples: a seed or a NumPy generator.
@@ -210,7 +155,8 @@ def bootstrap(
     References:
         Efron & Tibshirani 1993, Section 13.3 (percentile intervals).
     """
-    check_instance("statistic", statistic, RocStatistic, "Use Auc(), TprAt(fpr) or Advantage()")
+    if not callable(statistic):
+        raise InvalidArgument("statistic", statistic, "a function of a ROC curve", "Such as lambda curve: curve.auc")
     level, count = check_confidence(confidence), check_count("num_resamples", num_resamples, minimum=2)
     curve, generator = roc(scores_in, scores_out), public_generator(rng)
     # The number of scores of each class at each distinct value. A resample is a new set of such counts.
@@ -218,10 +164,9 @@ def bootstrap(
     values = np.empty(count)
     for resample in range(count):
         tp, fp = (_resampled(counts, generator) for counts in (in_counts, out_counts))
-        values[resample] = statistic.of_counts(tp, fp)
+        values[resample] = statistic(Roc(curve.thresholds, tp, fp))
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    observed = statistic.of_counts(curve.tp, curve.fp)
-    return Interval(value=observed, low=float(low), high=float(high), confidence=level)
+    return Interval(value=float(statistic(curve)), low=float(low), high=float(high), confidence=level)
 
 
 def _resampled(counts: Ints, rng: np.random.Generator) -> Ints:

@@ -1,35 +1,30 @@
 """Canaries: examples put into the training data so that a model shows whether they were there.
 
-- `label_canaries` chooses units with wrong labels, included by coins (`LabelCanaries`). `audit_label_canaries` bounds
+- `label_canaries` chooses units with wrong labels, included by coins. `audit_label_canaries` bounds
   epsilon from one run or several.
-- `clip_bkd` makes a poisoned point that survives clipping (`Poison`). `audit_poisoning` bounds epsilon from many
+- `clip_bkd` makes a poisoned point that survives clipping. `audit_poisoning` bounds epsilon from many
   models.
-- `exposure` and `exposure_extrapolated` measure how well a model has memorised a secret.
+- `exposure` measures how well a model has memorised a secret.
 
 In reading order: `input_canaries` and `canary_scores`, `poisoning`, `memorisation`. Canary gradients, for an attacker
 who sees every step, are in `hush.audit.training`.
 """
 
 from hush.audit.canaries.canary_scores import audit_label_canaries as audit_label_canaries
-from hush.audit.canaries.input_canaries import LabelCanaries as LabelCanaries
 from hush.audit.canaries.input_canaries import label_canaries as label_canaries
 from hush.audit.canaries.memorisation import exposure as exposure
-from hush.audit.canaries.memorisation import exposure_extrapolated as exposure_extrapolated
-from hush.audit.canaries.poisoning import Poison as Poison
 from hush.audit.canaries.poisoning import audit_poisoning as audit_poisoning
 from hush.audit.canaries.poisoning import clip_bkd as clip_bkd
 
 # isort: split
 # Shared inside hush, not public.
 from hush.audit.canaries.canary_scores import calibrated_scores as calibrated_scores
+from hush.audit.canaries.input_canaries import LabelCanaries as LabelCanaries
 
 __all__ = [
-    "LabelCanaries",
-    "Poison",
     "audit_label_canaries",
     "audit_poisoning",
     "clip_bkd",
     "exposure",
-    "exposure_extrapolated",
     "label_canaries",
 ]

@@ -13,48 +13,40 @@ from hush.errors import InvalidArgument
 Floats = NDArray[np.float64]
 
 
-def exposure(perplexities: ArrayLike, references: ArrayLike) -> Floats:
+def exposure(perplexities: ArrayLike, references: ArrayLike, *, extrapolate: bool = False) -> Floats:
     """Return log2 |R| - log2 rank for each secret, by its perplexity among random references R.
 
     The rank is one more than the number of references with a perplexity of at most the secret's, so a tie counts
     against the secret. A secret that is likelier than all references has exposure log2 |R|, the most that ranks can
-    show.
+    show. To see beyond, extrapolate: then it is -log2 F(perplexity), with a skew normal distribution F that is fitted
+    to the references.
 
     >>> exposure([0.0, 3.5, 20.0], range(1, 17)).round(4).tolist()
     [4.0, 2.0, -0.0875]
+    >>> bool(exposure([-20.0], range(1, 17), extrapolate=True)[0] > 4)
+    True
 
     Args:
         perplexities: The perplexities of the secrets that were put into the data.
-        references: The perplexities of alternatives from the same distribution that were not.
+        references: The perplexities of alternatives from the same distribution that were not; ten at least, if you
+            extrapolate.
+        extrapolate: Fit a distribution instead of counting ranks.
 
     Returns:
         The exposure of each secret, in bits.
 
     References:
-        Carlini et al. 2019, Definition 5 (exposure, estimated by sampling).
+        Carlini et al. 2019, Definition 5 (exposure, estimated by sampling), Section 4.3 (by distribution modelling).
     """
     secret_values, reference_values = _checked(perplexities, references)
+    if extrapolate:
+        return _extrapolated(secret_values, reference_values)
     # side="right" counts ties as likelier than the secret.
     ranks = 1 + np.searchsorted(np.sort(reference_values), secret_values, side="right")
     return np.asarray(math.log2(len(reference_values)) - np.log2(ranks))
 
 
-def exposure_extrapolated(perplexities: ArrayLike, references: ArrayLike) -> Floats:
-    """Return -log2 F(perplexity), where F is a skew normal distribution fitted to the references.
-
-    Beyond log2 |R| this is an extrapolation.
-
-    Args:
-        perplexities: The perplexities of the secrets that were put into the data.
-        references: The perplexities of at least ten alternatives from the same distribution that were not.
-
-    Returns:
-        The exposure of each secret, in bits.
-
-    References:
-        Carlini et al. 2019, Section 4.3 (exposure by distribution modelling).
-    """
-    secret_values, reference_values = _checked(perplexities, references)
+def _extrapolated(secret_values: Floats, reference_values: Floats) -> Floats:
     if len(reference_values) < 10 or not float(np.ptp(reference_values)) > 0:
         raise InvalidArgument(
             "references", len(reference_values), "at least ten, not all the same", "A distribution is fitted to them"

@@ -7,13 +7,12 @@ The attack compares the target's value with both (online), or with the second on
 from __future__ import annotations
 
 import warnings
-from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hush.audit.membership.signals import Bools, Floats, finite, mask
-from hush.errors import InvalidArgument, check_instance
+from hush.errors import InvalidArgument
 
 # Carlini et al. 2022, Section VI.D: with fewer models, one variance for all examples does better.
 _MANY_MODELS = 64
@@ -22,25 +21,7 @@ _ROUNDING = 1e-6  # relative error of single precision, or of storing six digits
 _MIN_DISTINCT = 8  # this many matching values are no coincidence
 
 
-class LiraVariance(Enum):
-    """How the variance of LiRA's Gaussians is estimated.
-
-    >>> import numpy as np
-    >>> shadow_logits, included = np.array([[1.0], [3.0], [0.0], [0.5]]), np.array([[1], [1], [0], [0]])
-    >>> lira_online([2.5], shadow_logits, included, variance=LiraVariance.POOLED).round(1).tolist()
-    [18.8]
-    """
-
-    PER_EXAMPLE = "per example"
-    """Each example has its own variance. Needs many shadow models."""
-
-    POOLED = "pooled"
-    """One variance for all examples. Better with few shadow models."""
-
-
-def lira_online(
-    target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, variance: LiraVariance | None = None
-) -> Floats:
+def lira_online(target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, pooled: bool | None = None) -> Floats:
     """Return log-likelihood ratios of "in" against "out".
 
     For each example, one Gaussian is fitted to the shadow models that were trained on it, and another to the rest. The
@@ -50,7 +31,8 @@ def lira_online(
         target: The target's `logit_confidence` of each example: (examples,), or (examples, augmentations).
         shadows: That of each shadow model: (models, examples), or (models, examples, augmentations).
         included: Which models were trained on which example: (models, examples).
-        variance: How the variance is estimated. By default per example from 64 models on, otherwise pooled.
+        pooled: Whether one variance serves all examples: better with few shadow models. By default, each example has
+            its own from 64 models on.
 
     Returns:
         One score per example; higher means more like a member. Augmentations are averaged.
@@ -68,16 +50,16 @@ def lira_online(
         TensorFlow Privacy.
     """
     target_values, shadow_values, in_models = _aligned(target, shadows, included)
-    kind = _resolve_variance(variance, len(shadow_values))
+    is_pooled = _is_pooled(pooled, len(shadow_values))
     # NaN marks the models of the other kind, which the fit leaves out.
-    inside = _fit_gaussians(np.where(in_models[..., None], shadow_values, np.nan), "in", kind)
-    outside = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
+    inside = _fit_gaussians(np.where(in_models[..., None], shadow_values, np.nan), "in", is_pooled)
+    outside = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", is_pooled)
     # ln N(target; in) - ln N(target; out), Algorithm 1 of Carlini et al. 2022.
     return np.asarray((_log_density(target_values, *inside) - _log_density(target_values, *outside)).mean(-1))
 
 
 def lira_offline(
-    target: ArrayLike, shadows: ArrayLike, included: ArrayLike | None = None, *, variance: LiraVariance | None = None
+    target: ArrayLike, shadows: ArrayLike, included: ArrayLike | None = None, *, pooled: bool | None = None
 ) -> Floats:
     """Return how many standard deviations the target lies above the models that were not trained on the example.
 
@@ -88,7 +70,7 @@ def lira_offline(
         target: The target's `logit_confidence`, as for `lira_online`.
         shadows: That of each shadow model, as for `lira_online`.
         included: Which models were trained on which example. None means that no model was trained on any of them.
-        variance: How the variance is estimated, as for `lira_online`.
+        pooled: As for `lira_online`.
 
     Returns:
         One score per example; higher means more like a member.
@@ -105,13 +87,13 @@ def lira_offline(
     """
     membership = np.zeros(np.shape(shadows)[:2], dtype=np.bool_) if included is None else included
     target_values, shadow_values, in_models = _aligned(target, shadows, membership)
-    kind = _resolve_variance(variance, len(shadow_values))
-    median, stddev = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
+    is_pooled = _is_pooled(pooled, len(shadow_values))
+    median, stddev = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", is_pooled)
     # Phi^-1(1 - P[Z > z]) = z, the standardised distance from the models without the example.
     return np.asarray(((target_values - median) / stddev).mean(-1))
 
 
-def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVariance | None = None) -> Floats:
+def example_risk(shadows: ArrayLike, included: ArrayLike, *, pooled: bool | None = None) -> Floats:
     """Estimate, for each example, the largest TPR - FPR of an attack on this example alone.
 
     With means a and b and a common standard deviation s of its two Gaussians, it is 2 Phi(|a - b| / 2s) - 1. With few
@@ -120,7 +102,7 @@ def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVaria
     Args:
         shadows: The `logit_confidence` of each shadow model: (models, examples).
         included: Which models were trained on which example: (models, examples).
-        variance: How the variance is estimated, as for `lira_online`, with both kinds of models together.
+        pooled: As for `lira_online`, with both kinds of models together.
 
     Returns:
         One number in [0, 1] per example.
@@ -138,9 +120,9 @@ def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVaria
 
     values = finite("shadows", shadows, dimensions=(2,))
     in_models = mask("included", included, values.shape)
-    kind = _resolve_variance(variance, len(values))
+    is_pooled = _is_pooled(pooled, len(values))
     (median_in, stddev_in), (median_out, stddev_out) = (
-        _fit_gaussians(np.where(part, values, np.nan)[..., None], side, kind)
+        _fit_gaussians(np.where(part, values, np.nan)[..., None], side, is_pooled)
         for part, side in ((in_models, "in"), (~in_models, "out"))
     )
     # The best threshold between two Gaussians of equal variance lies in the middle.
@@ -193,14 +175,15 @@ def _aligned(target: ArrayLike, shadows: ArrayLike, included: ArrayLike) -> tupl
     return target_table, shadow_values.reshape(len(shadow_values), *target_table.shape), in_models
 
 
-def _resolve_variance(variance: LiraVariance | None, num_models: int) -> LiraVariance:
-    if variance is None:
-        return LiraVariance.PER_EXAMPLE if num_models >= _MANY_MODELS else LiraVariance.POOLED
-    check_instance("variance", variance, LiraVariance)
-    return variance
+def _is_pooled(pooled: bool | None, num_models: int) -> bool:
+    if pooled is None:
+        return num_models < _MANY_MODELS
+    if not isinstance(pooled, bool):
+        raise InvalidArgument("pooled", pooled, "True, False or None")
+    return pooled
 
 
-def _fit_gaussians(values: Floats, side: str, variance: LiraVariance) -> tuple[Floats, Floats]:
+def _fit_gaussians(values: Floats, side: str, pooled: bool) -> tuple[Floats, Floats]:
     """Return the median and standard deviation of each column. Entries of the other side are NaN and left out."""
     count = np.isfinite(values).sum(0)
     if not (count >= 1).all():
@@ -217,7 +200,7 @@ def _fit_gaussians(values: Floats, side: str, variance: LiraVariance) -> tuple[F
         freedom = np.maximum(count - 1, 0)
     # Squared deviations from the median; a model alone has no degree of freedom.
     sum_of_squares = np.nansum(squares, axis=0)
-    if variance is LiraVariance.POOLED:
+    if pooled:
         sum_of_squares, freedom = sum_of_squares.sum(0, keepdims=True), freedom.sum(0, keepdims=True)
     if not (freedom >= 1).all():
         raise InvalidArgument(

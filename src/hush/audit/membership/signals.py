@@ -54,19 +54,21 @@ def cross_entropy(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     return -np.log(np.maximum(confidence(probabilities, labels), _FLOOR))
 
 
-def logit_confidence(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+def logit_confidence(scores: ArrayLike, labels: ArrayLike, *, from_logits: bool = False) -> Floats:
     """Return ln p - ln(1 - p), where p is the `confidence`. This is LiRA's statistic, which is nearly Gaussian.
 
     1 - p is computed as the sum of the other classes' probabilities: subtracting p from 1 would lose digits.
-    Probabilities that were rounded to 0 count as 1e-45. If you have logits, use `logit_confidence_of_logits`, which
-    rounds nothing.
+    Probabilities that were rounded to 0 count as 1e-45. If you have logits, pass them: they round nothing.
 
     >>> logit_confidence([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [0, 0]).round(2).tolist()
     [0.0, 103.62]
+    >>> logit_confidence([[1000.0, 0.0]], [0], from_logits=True).tolist()
+    [1000.0]
 
     Args:
-        probabilities: Class probabilities: (examples, classes), or (models, examples, classes).
+        scores: Class probabilities, or logits: (examples, classes), or (models, examples, classes).
         labels: The true class of each example, counted from 0.
+        from_logits: Whether the scores are logits.
 
     Returns:
         One number per example: (examples,), or (models, examples).
@@ -75,26 +77,16 @@ def logit_confidence(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
         Carlini, Chien, Nasr, Song, Terzis & Tramer 2022, "Membership inference attacks from first principles",
         Section VI.A.
     """
-    table = _checked_probabilities(probabilities)
+    if from_logits:
+        return _of_logits(scores, labels)
+    table = _checked_probabilities(scores)
     true_class = _of_true_class(table, labels)
     other_classes = np.where(_true_class_mask(table, labels), 0.0, table).sum(-1)
     return np.asarray(np.log(np.maximum(true_class, _FLOOR)) - np.log(np.maximum(other_classes, _FLOOR)))
 
 
-def logit_confidence_of_logits(logits: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return `logit_confidence` from a model's logits, without rounding probabilities to 0 or 1.
-
-    >>> logit_confidence_of_logits([[1000.0, 0.0]], [0]).tolist()
-    [1000.0]
-
-    Args:
-        logits: Logits: (examples, classes), or (models, examples, classes).
-        labels: The true class of each example, counted from 0.
-
-    Returns:
-        One number per example: (examples,), or (models, examples).
-    """
-    table = finite("logits", logits, dimensions=(2, 3))
+def _of_logits(logits: ArrayLike, labels: ArrayLike) -> Floats:
+    table = finite("scores", logits, dimensions=(2, 3))
     _check_classes(table)
     log_probabilities = log_softmax(table, axis=-1)
     # ln p - ln(1 - p), with ln(1 - p) as the logarithm of the sum of all other probabilities.
@@ -147,7 +139,7 @@ def _checked_probabilities(values: Any) -> Floats:
             "probabilities",
             "...",
             "numbers >= 0 that add up to 1 along the last axis",
-            "For logits, use logit_confidence_of_logits",
+            "For logits, use logit_confidence(..., from_logits=True)",
         )
     return table
 

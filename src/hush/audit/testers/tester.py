@@ -67,7 +67,7 @@ def audit_mechanism(
         samples: The number of fresh runs per input, for the bound.
         delta: The delta at which epsilon is bounded.
         confidence: The confidence of the bound.
-        attack: `EventSearch()` by default, `ClassifierAttack`, `HockeyStick`, `HistogramAttack` or `Renyi`.
+        attack: `EventSearch()` by default, `ClassifierAttack`, or `HockeyStick`.
         search_samples: The number of runs per input that the attack learns from. By default ``samples``, up to half a
             million.
         features: A function of the rows of outputs, to attack instead of the rows themselves, such as `lowest_bits`.

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from hush.audit import AuditResult, Roc, audit_one_run, roc
 from hush.audit.membership import (
     Shadows,
-    advantage_bounds,
     coin_sample,
     lira_offline,
     lira_online,
@@ -234,7 +233,7 @@ def _as_json(people: People, plain: AttackedModel, private: AttackedModel) -> st
 def _as_text(people: People, plain: AttackedModel, private: AttackedModel, figure: Path | None) -> str:
     """Write the results for people."""
     assert private.guarantee is not None
-    limit = advantage_bounds(private.guarantee.epsilon, private.guarantee.delta).tight
+    limit = private.guarantee.advantage()
     lines = [
         f"Who was in the training data? {people.name}, {len(people.labels):,} people, half of them members, "
         f"chosen by coin flips; {plain.num_shadows} and {private.num_shadows} shadow models",

@@ -34,7 +34,7 @@ class DataDependentCost(ABC):
         order: Renyi order at which costs were added up.
         confidence: Probability with which the published cost is not below the true one.
 
-    >>> from hush.estimators.pate import DivergenceCost, ExPostCost
+    >>> from hush.estimators.pate.report import DivergenceCost, ExPostCost
     >>> [issubclass(kind, DataDependentCost) for kind in (DivergenceCost, ExPostCost)]
     [True, True]
     """

@@ -47,7 +47,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
     best setting is fitted once more to all rows: a better comparison of few rows, at a higher cost.
 
     Without ``repetitions`` each setting is tried once, the costs of all fits add up, and the exponential mechanism
-    chooses. With ``repetitions``, such as ``hush.training.LogarithmicRepetitions(10)``, settings are drawn a secret
+    chooses. With ``repetitions``, such as ``hush.training.Repetitions.logarithmic(10)``, settings are drawn a secret
     number of times and only the best is returned. That costs less for many settings, but needs delta > 0 and fits with
     a Renyi divergence. The epsilon of each fit is that of ``estimator``; ``guarantee_`` covers the whole search.
 

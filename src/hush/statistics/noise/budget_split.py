@@ -115,7 +115,7 @@ def plan_release(
         epsilon: The budget of noise and selection together.
         delta: The delta of noise and selection together.
         noise: The kind of noise; None for the kind with the smaller mean squared error.
-        selection: How groups are selected; None for `TruncatedGeometric`.
+        selection: How groups are selected; None for `Selection.truncated_geometric`.
         groups_per_block: In how many groups one unit adds what the blocks say. By default ``groups_per_unit``; 1 if the
             blocks bound what a unit adds to all groups together.
 

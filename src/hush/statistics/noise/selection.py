@@ -39,15 +39,30 @@ _SMALLEST_DELTA = 1e-12
 
 
 class Selection(ABC):
-    """A method of group selection. Pass an instance as ``selection``; see the subclasses.
+    """A method of group selection: `truncated_geometric`, `laplace_threshold` or `gaussian_threshold`.
 
     >>> from hush.randomness import TestSource
-    >>> from hush.statistics import TruncatedGeometric, count
+    >>> from hush.statistics import Selection, count
     >>> towns = ["Bonn"] * 500 + ["Ulm"]
-    >>> settings = {"groups": towns, "selection": TruncatedGeometric(), "epsilon": 1.0, "delta": 1e-9}
+    >>> settings = {"groups": towns, "selection": Selection.laplace_threshold(), "epsilon": 1.0, "delta": 1e-9}
     >>> count(towns, units=range(501), **settings, source=TestSource(1)).keys
     ('Bonn',)
     """
+
+    @staticmethod
+    def truncated_geometric() -> Selection:
+        """Return the default: no other method reveals a group with a larger probability at the same epsilon, delta."""
+        return TruncatedGeometric()
+
+    @staticmethod
+    def laplace_threshold() -> Selection:
+        """Return the classic method: reveal groups whose noisy count of units reaches a threshold."""
+        return LaplaceThreshold()
+
+    @staticmethod
+    def gaussian_threshold() -> Selection:
+        """Return the same with Gaussian noise, for units that are in many groups. Half of delta is for the noise."""
+        return GaussianThreshold()
 
     def plan(self, *, groups_per_unit: int, epsilon: float, delta: float) -> SelectionPlan:
         """Return the selection with its numbers, calibrated to (epsilon, delta).

@@ -19,7 +19,27 @@ _LEVELS = 64
 
 
 class Curve(ABC):
-    """A factor for each step, by which a number of the plan is multiplied."""
+    """A factor for each step, by which a number of the plan is multiplied: `linear`, `exponential` or `piecewise`.
+
+    >>> curve = Curve.piecewise({0: 1.0, 500: 2.0})
+    >>> curve.at(499), curve.at(500)
+    (1.0, 2.0)
+    """
+
+    @staticmethod
+    def linear(start: float, end: float, *, num_steps: int) -> Curve:
+        """Return a factor that moves from ``start`` to ``end`` in 64 equal differences, and then stays there."""
+        return LinearCurve(start, end, num_steps)
+
+    @staticmethod
+    def exponential(start: float, end: float, *, num_steps: int) -> Curve:
+        """Return a factor that moves from ``start`` to ``end`` in 64 equal ratios, and then stays there."""
+        return ExponentialCurve(start, end, num_steps)
+
+    @staticmethod
+    def piecewise(starts: Mapping[int, float]) -> Curve:
+        """Return a constant factor from each of the listed steps on."""
+        return PiecewiseCurve(starts)
 
     @abstractmethod
     def at(self, step: int) -> float:
@@ -106,7 +126,7 @@ class Schedule:
         clip_norm: Factors on the clip norm. They scale the noise, too.
         batch_size: Factors on the expected batch size.
 
-    >>> schedule = Schedule(noise_multiplier=LinearCurve(1.0, 0.5, num_steps=100))
+    >>> schedule = Schedule(noise_multiplier=Curve.linear(1.0, 0.5, num_steps=100))
     >>> schedule.factor("noise_multiplier", 100), schedule.factor("batch_size", 100)
     (0.5, 1.0)
     """
@@ -119,7 +139,7 @@ class Schedule:
         """Check that they are curves."""
         for name in ("noise_multiplier", "clip_norm", "batch_size"):
             if (curve := getattr(self, name)) is not None:
-                check_instance(name, curve, Curve, "Such as PiecewiseCurve({0: 1.0, 500: 2.0})")
+                check_instance(name, curve, Curve, "Such as Curve.piecewise({0: 1.0, 500: 2.0})")
 
     def factor(self, name: str, step: int) -> float:
         """Return the factor of one of the three numbers in a step."""

@@ -16,7 +16,7 @@ from hush.errors import InvalidArgument, Unsupported, check_instance, check_posi
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource
 from hush.training.plan.training_plan import TrainingPlan
-from hush.training.tuning.repetitions import LogarithmicRepetitions, Repetitions
+from hush.training.tuning.repetitions import Repetitions
 from hush.training.tuning.scores import Score
 from hush.training.tuning.search import Train, Tuned, TuningPlan, largest
 from hush.training.tuning.space import Hyperparameters, Space, as_space
@@ -50,9 +50,9 @@ def plan_tuning(
         raise InvalidArgument("delta", delta, "a number in (0, 1)")
     if not callable(cost):
         raise InvalidArgument("cost", type(cost).__name__, "a function of settings and a noise multiplier")
-    check_instance("score", score, Score, "Such as PublicScore('...') or PrivateScore(size=1000)")
-    repetitions = LogarithmicRepetitions(10.0) if repetitions is None else repetitions
-    check_instance("repetitions", repetitions, Repetitions, "Such as LogarithmicRepetitions(mean=10)")
+    check_instance("score", score, Score, "Such as Score.public('...') or Score.private(size=1000)")
+    repetitions = Repetitions.logarithmic(10.0) if repetitions is None else repetitions
+    check_instance("repetitions", repetitions, Repetitions, "Such as Repetitions.logarithmic(mean=10)")
     checked_space = as_space(space)
     costs = _Costs(checked_space, cost, delta, relation, unit)
     templates = [costs.template(index) for index in range(len(checked_space.listed))]
@@ -95,18 +95,18 @@ def tune(
     best run is returned. K, the other scores, and all output, logs and errors of the runs stay secret.
 
     Args:
-        train: From (settings, noise_multiplier) to a `Candidate`, or to `HeldOutAnswers` if the score is a
-            `PrivateScore`. It must create a new model each time, with fresh noise, and leave nothing behind. A run that
+        train: From (settings, noise_multiplier) to a `Candidate`, or to `HeldOutAnswers` if the score is
+            private. It must create a new model each time, with fresh noise, and leave nothing behind. A run that
             fails loses silently, so test the function on made-up data first. Errors that hush itself raises, which are
             about arguments, end the search.
-        space: The settings by name: a list of values, a `LogRange` or a `UniformRange` for each, drawn independently.
-            Or a list of complete settings. Fix it before you look at the data.
+        space: The settings by name: a list of values or a `Range` for each, drawn independently. Or a list of
+            complete settings. Fix it before you look at the data.
         cost: From (settings, noise_multiplier) to the cost of such a run: a `TrainingPlan` or an event. It gets only
             the listed settings; the cost must not depend on the ranges.
-        score: How runs are compared: `PublicScore`, `PrivateScore` or `ChargedScore`.
+        score: How runs are compared: `Score.public`, `Score.private` or `Score.charged`.
         epsilon: The epsilon of the whole search.
         delta: The delta of the whole search.
-        repetitions: The distribution of the number of runs. By default `LogarithmicRepetitions` with a mean of 10.
+        repetitions: The distribution of the number of runs. By default `Repetitions.logarithmic` with a mean of 10.
         relation: The neighbouring relation. By default, that of the plans that ``cost`` returns.
         unit: What is protected. By default, the unit of those plans.
         source: The random source; for tests, a TestSource.
@@ -125,7 +125,7 @@ def tune(
         `hush.privatize` that are returned as they are; otherwise the caller's duty). Nobody sees how long the search
         took, nor what runs wrote to files (the caller's duty). Whether a run fails does not depend on one unit, and the
         space does not depend on the data (the caller's duty). The score is as private as its type says (checked here
-        for `PrivateScore`, whose noise is added here; otherwise the caller's duty).
+        for `Score.private`, whose noise is added here; otherwise the caller's duty).
 
     References:
         Papernot & Steinke 2022, "Hyperparameter Tuning with Renyi Differential Privacy", Theorem 2 (truncated negative
@@ -134,12 +134,12 @@ def tune(
 
     >>> import torch
     >>> from hush.accounting import GaussianEvent
-    >>> from hush.training import Candidate, PublicScore, tune
+    >>> from hush.training import Candidate, Score, tune
     >>> def train(settings, noise_multiplier):  # stands for a training: a noisy sum
     ...     total = 40.0 + noise_multiplier * torch.randn(()).item()
     ...     return Candidate(score=-abs(settings["guess"] - 3), result=total)
     >>> best = tune(train, {"guess": [1, 2, 3]}, cost=lambda settings, noise: GaussianEvent(noise), epsilon=2.0,
-    ...             delta=1e-5, score=PublicScore("the number 3, from a book"), progress=False)
+    ...             delta=1e-5, score=Score.public("the number 3, from a book"), progress=False)
     >>> best.guarantee.epsilon <= 2, round(best.noise_multiplier, 1), round(best.one_run.epsilon, 1)
     (True, 3.6, 1.1)
     """

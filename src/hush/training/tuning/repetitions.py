@@ -27,7 +27,10 @@ _ANY_RUN = GaussianEvent(1.0)  # the mean of an event's K does not depend on the
 
 @dataclass(frozen=True, slots=True)
 class Repetitions(ABC):
-    """Base class: a distribution of the number K of runs.
+    """A distribution of the number K of runs: `logarithmic`, `negative_binomial` or `poisson`.
+
+    >>> Repetitions.logarithmic(mean=10).mean
+    10.0
 
     Attributes:
         mean: The mean number of runs. It is public; K is not.
@@ -35,6 +38,36 @@ class Repetitions(ABC):
 
     name: ClassVar[str]
     mean: float
+
+    @staticmethod
+    def logarithmic(mean: float) -> Repetitions:
+        """Return the cheapest distribution. P(k) ~ (1 - gamma)^k / k for k >= 1, where the mean determines gamma.
+
+        It is spread out. With a mean of 10, one search in four is a single run, and one in ten has more than 25 runs.
+
+        >>> from hush.randomness import TestSource
+        >>> [Repetitions.logarithmic(mean=10).draw(TestSource(seed)) for seed in range(6)]
+        [1, 6, 1, 6, 11, 13]
+        """
+        return LogarithmicRepetitions(mean)
+
+    @staticmethod
+    def negative_binomial(mean: float, *, shape: float = 1.0) -> Repetitions:
+        """Return P(k) ~ (1 - gamma)^k binomial(k + shape - 1, k) for k >= 1; with shape 1, the geometric distribution.
+
+        For the same mean, a smaller shape costs less, and K is 1 more often.
+        """
+        return NegativeBinomialRepetitions(mean, shape)
+
+    @staticmethod
+    def poisson(mean: float) -> Repetitions:
+        """Return the Poisson distribution. With probability e^-mean there is no run, and the search returns nothing.
+
+        K is close to its mean, which has a price: for Gaussian runs of noise 2, and 10 runs on average, epsilon is 4.91
+        at delta 1e-5. The geometric distribution costs 4.32, the logarithmic one 3.64. With more noise, Poisson and
+        geometric get closer.
+        """
+        return PoissonRepetitions(mean)
 
     @abstractmethod
     def event(self, run: Event) -> Event:
@@ -128,19 +161,12 @@ class NegativeBinomialRepetitions(Repetitions):
 class LogarithmicRepetitions(NegativeBinomialRepetitions):
     """K >= 1 has the logarithmic distribution: P(k) ~ (1 - gamma)^k / k. The cheapest of the family.
 
-    It is spread out. With a mean of 10, one search in four is a single run, and one in ten has more than 25 runs.
-
     Attributes:
         mean: The mean number of runs, which determines gamma.
         shape: Always 0.
 
     References:
         Papernot & Steinke 2022, Definition 1 and Theorem 2 with eta = 0.
-
-    >>> from hush.randomness import TestSource
-    >>> law = LogarithmicRepetitions(mean=10)
-    >>> [law.draw(TestSource(seed)) for seed in range(6)]
-    [1, 6, 1, 6, 11, 13]
     """
 
     name: ClassVar[str] = "logarithmic"
@@ -149,17 +175,13 @@ class LogarithmicRepetitions(NegativeBinomialRepetitions):
     def __post_init__(self) -> None:
         """Check the mean, and that the shape is 0."""
         if not self.shape == 0:
-            raise InvalidArgument("shape", self.shape, "0", "Use NegativeBinomialRepetitions for other shapes")
+            raise InvalidArgument("shape", self.shape, "0", "Use Repetitions.negative_binomial for other shapes")
         NegativeBinomialRepetitions.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonRepetitions(Repetitions):
     """K has the Poisson distribution. With probability e^-mean there is no run, and the search returns nothing.
-
-    K is close to its mean, which has a price: for Gaussian runs of noise 2, and 10 runs on average, epsilon is 4.91 at
-    delta 1e-5. The geometric distribution costs 4.32, the logarithmic one 3.64. With more noise, Poisson and geometric
-    get closer.
 
     Attributes:
         mean: The mean number of runs.

@@ -61,13 +61,42 @@ class HeldOutAnswers:
 
 
 class Score(ABC):
-    """Base class: how runs are compared.
+    """How runs are compared: `public`, `private` or `charged`.
+
+    >>> Score.public("the test set of MNIST").assumptions(Unit.example())
+    ('the runs were compared on data declared public: the test set of MNIST',)
 
     Attributes:
         returned: The type that a run has to return.
     """
 
     returned: ClassVar[type[Candidate] | type[HeldOutAnswers]]
+
+    @staticmethod
+    def public(reason: str) -> Score:
+        """Compare runs on public data. It costs nothing; the guarantee states your reason.
+
+        Args:
+            reason: Which data it is, and why it is public. Your statement; hush cannot check it.
+        """
+        return PublicScore(reason)
+
+    @staticmethod
+    def private(size: int) -> Score:
+        """Compare runs by their accuracy on held-out private examples, with Gaussian noise that is added for you.
+
+        A unit is either trained on or held out. So a run costs it the larger of the two costs, not their sum, and a
+        score on held-out examples adds next to nothing.
+
+        Args:
+            size: About the number of held-out units, and public. It changes no comparison.
+        """
+        return PrivateScore(size)
+
+    @staticmethod
+    def charged() -> Score:
+        """Compare runs by a private score that each run computes itself, and that its cost includes."""
+        return ChargedScore()
 
     def event(self, noise_multiplier: float) -> Event | None:
         """Return the cost of one run's score for a held-out unit, or None if the score costs nothing."""
@@ -87,23 +116,20 @@ class PublicScore(Score):
     """Runs are compared on public data. It costs nothing; the guarantee states your reason.
 
     Attributes:
-        public: Which data it is, and why it is public. Your statement; hush cannot check it.
-
-    >>> PublicScore("the test set of MNIST").assumptions(Unit.example())
-    ('the runs were compared on data declared public: the test set of MNIST',)
+        reason: Which data it is, and why it is public. Your statement; hush cannot check it.
     """
 
-    public: str
+    reason: str
     returned: ClassVar[type[Candidate] | type[HeldOutAnswers]] = Candidate
 
     def __post_init__(self) -> None:
         """Require a reason."""
-        check_instance("public", self.public, str, "Say which data it is, and why it is public")
-        if not self.public.strip() or not self.public.isprintable():
-            raise InvalidArgument("public", self.public, "words on one line: which data it is, and why it is public")
+        check_instance("reason", self.reason, str, "Say which data it is, and why it is public")
+        if not self.reason.strip() or not self.reason.isprintable():
+            raise InvalidArgument("reason", self.reason, "words on one line: which data it is, and why it is public")
 
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        return (f"the runs were compared on data declared public: {self.public}",)
+        return (f"the runs were compared on data declared public: {self.reason}",)
 
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
         return _as_number(outcome.score)

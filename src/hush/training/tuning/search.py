@@ -34,7 +34,7 @@ class Tuned:
     """The best run of a private search. The number of runs and the other scores stay secret.
 
     Attributes:
-        settings: The settings of the best run; None if there was no run, which only `PoissonRepetitions` allows.
+        settings: The settings of the best run; None if there was no run, which only `Repetitions.poisson` allows.
         score: Its score, as private as the guarantee says. Minus infinity if all runs failed; None without a run.
         result: What the run returned; None if it failed.
         noise_multiplier: The noise that the run was given.
@@ -44,9 +44,9 @@ class Tuned:
         one_run: The guarantee of a single run with the same noise, by the same accountant.
 
     >>> from hush.accounting import GaussianEvent
-    >>> from hush.training import PublicScore, plan_tuning
+    >>> from hush.training import Score, plan_tuning
     >>> plan = plan_tuning({"rate": [0.1, 0.3]}, cost=lambda settings, noise: GaussianEvent(noise),
-    ...                    score=PublicScore("made up"), epsilon=2.0, delta=1e-5)
+    ...                    score=Score.public("made up"), epsilon=2.0, delta=1e-5)
     >>> best = plan.run(lambda settings, noise: Candidate(score=settings["rate"]), progress=False)
     >>> best.found, best.price > 0
     (True, True)
@@ -90,9 +90,9 @@ class TuningPlan:
         assumptions: What the guarantee assumes.
 
     >>> from hush.accounting import GaussianEvent
-    >>> from hush.training import PublicScore, plan_tuning
+    >>> from hush.training import Score, plan_tuning
     >>> plan = plan_tuning({"rate": [0.1, 0.3]}, cost=lambda settings, noise: GaussianEvent(noise),
-    ...                    score=PublicScore("made up"), epsilon=2.0, delta=1e-5)
+    ...                    score=Score.public("made up"), epsilon=2.0, delta=1e-5)
     >>> plan.guarantee().epsilon <= 2.0, round(plan.noise_multipliers[0], 2)
     (True, 3.58)
     """

@@ -20,7 +20,11 @@ _MAX_COMBINATIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Range(ABC):
-    """Base class: numbers between two ends. The cost of a run must not depend on them; ``cost`` never sees them.
+    """Numbers between two ends: `uniform` or `logarithmic`. The cost of a run must not depend on them.
+
+    >>> from hush.randomness import TestSource
+    >>> 0.0 <= Range.uniform(0.0, 0.5).draw(TestSource(0)) <= 0.5
+    True
 
     Attributes:
         low: The smallest number.
@@ -29,6 +33,21 @@ class Range(ABC):
 
     low: float
     high: float
+
+    @staticmethod
+    def uniform(low: float, high: float) -> Range:
+        """Return numbers that are uniformly distributed."""
+        return UniformRange(low, high)
+
+    @staticmethod
+    def logarithmic(low: float, high: float) -> Range:
+        """Return positive numbers whose logarithms are uniformly distributed: for rates and scales.
+
+        >>> from hush.randomness import TestSource
+        >>> 0.01 <= Range.logarithmic(0.01, 10.0).draw(TestSource(0)) <= 10.0
+        True
+        """
+        return LogRange(low, high)
 
     def __post_init__(self) -> None:
         """Check the ends."""
@@ -55,12 +74,7 @@ class Range(ABC):
 
 @dataclass(frozen=True, slots=True)
 class UniformRange(Range):
-    """Numbers between two ends, uniformly distributed.
-
-    >>> from hush.randomness import TestSource
-    >>> 0.0 <= UniformRange(0.0, 0.5).draw(TestSource(0)) <= 0.5
-    True
-    """
+    """Numbers between two ends, uniformly distributed."""
 
     def _at(self, fraction: float) -> float:
         return self.low + fraction * (self.high - self.low)
@@ -68,12 +82,7 @@ class UniformRange(Range):
 
 @dataclass(frozen=True, slots=True)
 class LogRange(Range):
-    """Positive numbers between two ends whose logarithms are uniformly distributed: for rates and scales.
-
-    >>> from hush.randomness import TestSource
-    >>> 0.01 <= LogRange(0.01, 10.0).draw(TestSource(0)) <= 10.0
-    True
-    """
+    """Positive numbers between two ends whose logarithms are uniformly distributed."""
 
     def _check_ends(self) -> None:
         check_positive("low", self.low)

@@ -21,18 +21,9 @@ from hush.sql.answer.price import PriceRequest
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
-from hush.statistics import (
-    MAX_ROWS_PER_UNIT,
-    ContributionLimits,
-    GaussianNoise,
-    GaussianThreshold,
-    LaplaceNoise,
-    LaplaceThreshold,
-    Selection,
-    TotalLimits,
-    TruncatedGeometric,
-)
+from hush.statistics import MAX_ROWS_PER_UNIT, ContributionLimits, GaussianNoise, LaplaceNoise, Selection, TotalLimits
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind
+from hush.statistics.noise.selection import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sql.hosts import QUERIES
 from sql.write.test_bounded import INTRUDERS
 

@@ -12,8 +12,9 @@ import pytest
 from scipy.stats import norm
 
 from audit.membership.worlds import Floats, auc
-from hush.audit import membership as mi
 from hush.errors import InvalidArgument
+from hush.lab.slicing import slices
+from hush.lab.trained_attacks import quantile_gaussian, quantile_pinball, shokri
 
 
 def test_shokri_learns_each_class_by_itself() -> None:
@@ -29,8 +30,8 @@ def test_shokri_learns_each_class_by_itself() -> None:
         return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
 
     target, shadows = predictions(member), np.stack([predictions(half) for half in halves])
-    scores = mi.shokri(target, shadows, halves, labels, classifier=LogisticRegression)
-    parts = mi.slices(scores, member, labels, num_resamples=100)
+    scores = shokri(target, shadows, halves, labels, classifier=LogisticRegression)
+    parts = slices(scores, member, labels, num_resamples=100)
     assert parts[0].auc is not None
     assert parts[1].auc is not None
     assert parts[2].auc is not None
@@ -40,14 +41,14 @@ def test_shokri_learns_each_class_by_itself() -> None:
     assert parts[2].auc.value == pytest.approx(0.5, abs=0.24)
     members_only = halves.copy()
     members_only[:, labels == 2] = True
-    unknown = mi.shokri(target, shadows, members_only, labels, classifier=LogisticRegression)
+    unknown = shokri(target, shadows, members_only, labels, classifier=LogisticRegression)
     assert (unknown[labels == 2] == 0.5).all()
 
 
 def test_shokri_has_a_default_network() -> None:
     rng = np.random.default_rng(13)
     table = rng.dirichlet(np.ones(2), (3, 40))
-    scores = mi.shokri(table[0], table[1:], np.arange(80).reshape(2, 40) % 2, np.zeros(40, int))
+    scores = shokri(table[0], table[1:], np.arange(80).reshape(2, 40) % 2, np.zeros(40, int))
     assert ((scores >= 0) & (scores <= 1)).all()
 
 
@@ -55,7 +56,7 @@ def test_the_target_is_refused_among_the_shadow_models() -> None:
     rng = np.random.default_rng(8)
     table = rng.dirichlet(np.ones(3), 20)
     with pytest.raises(InvalidArgument, match="not among the shadow models"):
-        mi.shokri(table, np.stack([table, table]), np.ones((2, 20), bool), rng.integers(0, 3, 20))
+        shokri(table, np.stack([table, table]), np.ones((2, 20), bool), rng.integers(0, 3, 20))
 
 
 def test_quantile_regression_learns_non_members() -> None:
@@ -67,13 +68,13 @@ def test_quantile_regression_learns_non_members() -> None:
     public, scored = slice(0, 4000), slice(4000, None)
     member = rng.random(5000) < 0.5
     statistic = non_member[scored] + 1.5 * spread[scored] * member
-    scores = mi.quantile_gaussian(x[public], non_member[public], x[scored], statistic)
+    scores = quantile_gaussian(x[public], non_member[public], x[scored], statistic)
     # Deviations 0.006, 0.028, 0.004, 0.008 (around 0.18), 0.009 (around 0.14) and 0.012 (around 0.63).
     assert (scores[~member] > norm.ppf(0.95)).mean() == pytest.approx(0.05, abs=0.042)
     assert scores[~member].std() == pytest.approx(1.0, abs=0.2)
     assert auc(scores, member) == pytest.approx(norm.cdf(1.5 / math.sqrt(2)), abs=0.03)
     assert auc(scores, member) > auc(statistic, member) + 0.1
-    beyond = mi.quantile_pinball(x[public], non_member[public], x[scored], statistic, fpr=0.1)
+    beyond = quantile_pinball(x[public], non_member[public], x[scored], statistic, fpr=0.1)
     assert (beyond[~member] > 0).mean() == pytest.approx(0.14, abs=0.07)
     assert (beyond[member] > 0).mean() > 0.4
 
@@ -81,10 +82,10 @@ def test_quantile_regression_learns_non_members() -> None:
 def test_quantile_regression_with_more_features_than_rows() -> None:
     rng = np.random.default_rng(15)
     x = rng.normal(size=(300, 60))
-    scores = mi.quantile_gaussian(x[:50], rng.normal(size=50), x[50:], rng.normal(size=250))
+    scores = quantile_gaussian(x[:50], rng.normal(size=50), x[50:], rng.normal(size=250))
     # 0.71 with a deviation of 0.12, over 40 seeds; residuals of rows that were fitted would give far more.
     assert np.median(np.abs(scores)) < 1.6
-    constant = mi.quantile_gaussian(np.ones((5, 2)), np.ones(5), np.ones((3, 2)), np.array([1.0, 2.0, 0.0]))
+    constant = quantile_gaussian(np.ones((5, 2)), np.ones(5), np.ones((3, 2)), np.array([1.0, 2.0, 0.0]))
     assert np.isfinite(constant).all()
     for arguments in (
         (x[:1], [1.0], x, np.ones(300)),
@@ -92,6 +93,6 @@ def test_quantile_regression_with_more_features_than_rows() -> None:
         (x[:5], np.full(5, np.nan), x, np.ones(300)),
     ):
         with pytest.raises(InvalidArgument):
-            mi.quantile_gaussian(*arguments)
+            quantile_gaussian(*arguments)
     with pytest.raises(InvalidArgument):
-        mi.quantile_pinball(x[:5], np.ones(5), x[:5], np.ones(5), fpr=1.0)
+        quantile_pinball(x[:5], np.ones(5), x[:5], np.ones(5), fpr=1.0)

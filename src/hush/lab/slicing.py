@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hush.audit.bounds.result import check_confidence
-from hush.audit.bounds.roc import Auc, Interval, TprAt, bootstrap
-from hush.audit.membership.signals import finite, mask
+from hush.audit import Interval, bootstrap, check_confidence
+from hush.audit.membership import Floats, finite, mask
 from hush.errors import InvalidArgument, check_delta, check_epsilon, check_probability
 from hush.guarantee import Guarantee
+
+__all__ = ["advantage_bounds", "by_correctness", "label_only", "slices"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,7 @@ def slices(
             bootstrap(inside, outside, statistic, confidence=level, num_resamples=num_resamples, rng=rng)
             if has_both_classes
             else None
-            for statistic in (Auc(), TprAt(rate))
+            for statistic in (lambda curve: curve.auc, lambda curve: curve.tpr_at(rate))
         )
         by_group[name.item()] = Slice(num_in=len(inside), num_out=len(outside), auc=auc, tpr=tpr, fpr=rate)
     return by_group
@@ -158,3 +159,38 @@ def by_correctness(predicted: ArrayLike, labels: ArrayLike) -> NDArray[np.str_]:
     if predictions.shape != truth.shape or predictions.ndim != 1:
         raise InvalidArgument("predicted", predictions.shape, "one class for each label")
     return np.where(predictions == truth, "right", "wrong")
+
+
+def label_only(predicted: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return 1 if the target predicts an example's true class, else 0: the gap attack.
+
+    Its advantage is the accuracy on members minus the accuracy on non-members, i.e. the generalisation gap. An attack
+    with a smaller advantage gains nothing over predicted labels.
+
+    >>> label_only([3, 1], [3, 2]).tolist()
+    [1.0, 0.0]
+
+    Args:
+        predicted: The predicted class of each example.
+        labels: The true class of each example.
+
+    Returns:
+        One score per example, 0 or 1.
+
+    Guarantee:
+        Scores, not a bound.
+
+    Assumes:
+        One predicted and one true class for each example (checked here).
+
+    References:
+        Yeom et al. 2018, Adversary 1; Choquette-Choo, Tramer, Carlini & Papernot 2021, Section 3.
+    """
+    predictions, truth = np.asarray(predicted), np.asarray(labels)
+    if predictions.ndim != 1 or predictions.shape != truth.shape or not predictions.size:
+        raise InvalidArgument("predicted", predictions.shape, "one class for each label, and at least one")
+    if {predictions.dtype.kind, truth.dtype.kind} & {"f", "c"} and not (
+        np.isfinite(predictions).all() and np.isfinite(truth).all()
+    ):
+        raise InvalidArgument("predicted", "...", "classes, not NaN")
+    return np.asarray(predictions == truth).astype(np.float64)

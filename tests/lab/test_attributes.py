@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hush.audit.attributes import impute, infer_attribute
 from hush.errors import InvalidArgument
+from hush.lab.attributes import impute, infer_attribute
 
 
 def losses(values: np.ndarray, fit: float, seed: int) -> np.ndarray:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.audit.testers.attack import AttackEvidence
-from hush.audit.testers.outputs import Rows
-from hush.audit.testers.scores import Bins
+from hush.audit.testers import AttackEvidence, Bins, Rows
 from hush.errors import check_count
+
+__all__ = ["HistogramAttack"]
 
 _LARGEST_EPSILON = 100.0  # no feasible number of samples proves as much
 _BISECTIONS = 60

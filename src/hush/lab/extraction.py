@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from hush.audit.softmax import Softmax, fit_softmax
+from hush.audit import Softmax, fit_softmax
 from hush.errors import InvalidArgument, check_count
 from hush.randomness import RandomSource, source_or_default, uniform_below
 

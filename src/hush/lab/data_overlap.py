@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hush.audit.membership.signals import Floats, mask
+from hush.audit.membership import Floats, mask
 from hush.errors import InvalidArgument
+
+__all__ = ["overlap"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from hush.audit.testers.attack import AttackEvidence
-from hush.audit.testers.outputs import Rows
-from hush.audit.testers.scores import Bins, Classifier
+from hush.audit.testers import AttackEvidence, Bins, Classifier, Rows
 from hush.errors import InvalidArgument, Unsupported, check_positive
+
+__all__ = ["Renyi"]
 
 _MAX_EXPONENT = 700.0  # exp(709) overflows
 

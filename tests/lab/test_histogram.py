@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hush.audit.testers import HistogramAttack
-from hush.audit.testers.histogram import _bound, _hockey_stick, _root
 from hush.errors import InvalidArgument
+from hush.lab.histogram import HistogramAttack, _bound, _hockey_stick, _root
 
 
 def test_the_tolerance_is_as_published() -> None:

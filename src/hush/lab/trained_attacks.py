@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hush.audit.membership.lira import refuse_target
-from hush.audit.membership.signals import Bools, Floats, classes, finite, mask
+from hush.audit.membership import Bools, Floats, classes, finite, mask, refuse_target
 from hush.errors import InvalidArgument, Unsupported, check_probability
+
+__all__ = ["quantile_gaussian", "quantile_pinball", "shokri"]
 
 _PENALTIES = tuple(10.0**power for power in range(-4, 3))  # relative to the variance of a feature
 _MIN_VARIANCE = 1e-12

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from hush.audit.extraction import agreement, extract_linear, knockoff
 from hush.errors import InvalidArgument
+from hush.lab.extraction import agreement, extract_linear, knockoff
 from hush.randomness import TestSource
 
 RANDOM = np.random.default_rng(0)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from audit.testers.known_mechanisms import CONFIDENCE, gaussian, laplace
-from hush.audit.testers import Renyi, audit_mechanism
-from hush.audit.testers.divergence import _bernstein, _pure_epsilon, pure_divergence
+from hush.audit.testers import audit_mechanism
 from hush.errors import InvalidArgument, Unsupported
+from hush.lab.divergence import Renyi, _bernstein, _pure_epsilon, pure_divergence
 from hush.randomness import TestSource
 
 

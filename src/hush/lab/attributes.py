@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from hush.audit.bounds.counts import Side, clopper_pearson
-from hush.audit.bounds.result import check_confidence
-from hush.audit.softmax import fit_softmax
+from hush.audit import Side, check_confidence, clopper_pearson, fit_softmax
 from hush.errors import InvalidArgument, check_count, check_positive
 
 __all__ = ["AttributeInference", "impute", "infer_attribute"]

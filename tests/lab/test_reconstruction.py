@@ -12,7 +12,8 @@ import pytest
 from scipy.stats import binom
 
 import hush
-from hush.audit.reconstruction import (
+from hush.errors import InvalidArgument
+from hush.lab.reconstruction import (
     Reconstruction,
     difference_attack,
     linear_answers,
@@ -20,7 +21,6 @@ from hush.audit.reconstruction import (
     reconstruct_by_linear_program,
     subset_queries,
 )
-from hush.errors import InvalidArgument
 from hush.mechanisms import Laplace
 from hush.randomness import TestSource
 
