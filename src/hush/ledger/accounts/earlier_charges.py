@@ -43,7 +43,7 @@ def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None
     ):
         if condition is None:
             continue
-        rows = budget.store.lasting_rows(schema.entries.c.dataset == budget.name, condition)
+        rows = budget.store.lasting_rows(schema.entries.c.budget == budget.name, condition)
         reserved = _continued(budget, rows, charge)
         if reserved is not None:
             return reserved

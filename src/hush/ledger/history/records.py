@@ -95,7 +95,7 @@ class BlockRecord:
 
 
 @dataclass(slots=True, kw_only=True)
-class DatasetRecord:
+class BudgetRecord:
     """A budget: the row that created it, its terms, its cap and its blocks."""
 
     row: Entry
