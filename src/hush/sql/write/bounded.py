@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hush.data.tables.catalog import ROW, ColumnKind
+from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.releases import LeafCounts, Quantity, SumRelease
 from hush.sql.write.dialects import Dialect
 from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write_expression
@@ -449,4 +449,4 @@ def _ranked_units(plan: QueryPlan) -> list[str]:
     owner = plan.origin.owner
     # The number of a row depends on the rows before it. Were it to decide, adding a row would change which groups of
     # other rows count.
-    return [] if owner is not None and owner.relation.entity == ROW else _unit_names(plan)
+    return [] if owner is not None and owner.relation.id_kind is None else _unit_names(plan)
