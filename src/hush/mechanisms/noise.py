@@ -135,7 +135,7 @@ class Gaussian(GridNoise):
         check_positive("sensitivity", self.sensitivity)
         if not check_probability("delta", self.delta) < 1:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "A delta of 1 protects nothing")
-        size, smallest = check_count("size", self.size), _gaussian_multiplier(float(self.epsilon), float(self.delta))
+        size, smallest = check_count("size", self.size), gaussian_multiplier(float(self.epsilon), float(self.delta))
         multiplier = self.noise_multiplier
         multiplier = smallest if multiplier is None else check_positive("noise_multiplier", multiplier)
         # Balle & Wang 2018, Theorem 8, is an equivalence: there is no other proof for less noise.
@@ -168,7 +168,8 @@ class Gaussian(GridNoise):
 
 
 @lru_cache(maxsize=256)
-def _gaussian_multiplier(epsilon: float, delta: float) -> float:
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """Return the noise multiplier for (epsilon, delta); cached, because calibration takes longer than most releases."""
     return calibrate_noise(epsilon=epsilon, delta=delta)
 
 

@@ -34,7 +34,7 @@ def test_nothing_is_wrong_with_what_nobody_touched(tmp_path: Path) -> None:
     assert result.ok, result
     assert result.rows == len(ledger.entries())
     assert result.head == ledger.entries()[-1].hash
-    assert "1 open reservation" in " ".join(result.notes)
+    assert "1 pending reservation" in " ".join(result.notes)
 
 
 STORED = [column.name for column in schema.entries.c]

@@ -12,9 +12,10 @@ import pytest
 
 from hush.data import TableData, open_data
 from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
+from hush.data.tables.quoting import quote_name, quote_text
 from hush.errors import HushError, InvalidArgument
 from hush.sql import EngineFailed, table
-from hush.sql.engines.duckdb import DuckDBEngine, quote_name, quote_text
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews, exact_groups
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan

@@ -108,6 +108,6 @@ def _legend_entry(row: int, label: str, class_: str) -> Html:
 
 def _description(curves: Mapping[str, Roc], claimed: Guarantee | None) -> str:
     """Return the text alternative of the drawing."""
-    rates = "; ".join(f"{label} reaches {roc.tpr_at(0.01):.1%} at 1 %" for label, roc in curves.items())
-    limit = "" if claimed is None else f" The claim allows {claimed.max_tpr(0.01):.1%} there."
+    rates = "; ".join(f"{label} reaches {100 * roc.tpr_at(0.01):.1f} % at 1 %" for label, roc in curves.items())
+    limit = "" if claimed is None else f" The claim allows {100 * claimed.max_tpr(0.01):.1f} % there."
     return f"True positive rates against false positive rates: {rates}.{limit}"

@@ -271,7 +271,7 @@ def _existing(argument: str, name: str, columns: Mapping[str, str]) -> str:
     if len(columns) == 1:
         advice.append(header)
     if argument == "unit":
-        advice.append(f"If each row is another person, write {ROW}")
+        advice.append(f"If each row belongs to a different person, pass unit={ROW!r}")
     raise InvalidArgument(argument, name, "a column of the table", *advice)
 
 

@@ -215,7 +215,7 @@ class LedgerBudget:
         return self.store.rows(schema.entries.c.budget == self.name)
 
     def pending(self) -> list[Reserved]:
-        """Return open reservations: of running releases, or left by a crash. They count as spent."""
+        """Return pending reservations: of running releases, or left by a crash. They count as spent."""
         settled = sa.select(schema.entries.c.charge).where(schema.entries.c.charge.is_not(None))
         rows = self.store.rows(
             schema.entries.c.budget == self.name,

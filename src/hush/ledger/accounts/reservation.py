@@ -179,7 +179,7 @@ class Reserved:
         self, kind: EntryKind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
     ) -> str | None:
         if self._answer is not None:
-            raise InvalidArgument("reservation", self.id, "an open reservation", "This question was answered before")
+            raise InvalidArgument("reservation", self.id, "a pending reservation", "This question was answered before")
         row = replace(
             self.row,
             id=0,
@@ -207,7 +207,7 @@ class Reserved:
         (row,) = self._budget.store.lasting_rows(schema.entries.c.charge == self.row.id)
         if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
             return row.answer  # two callers asked the same question: both get the answer that was charged once
-        raise InvalidArgument("reservation", self.id, "an open reservation", f"It was {row.kind} before")
+        raise InvalidArgument("reservation", self.id, "a pending reservation", f"It was {row.kind} before")
 
 
 def check_asked_once(connection: sa.Connection, written: Entry) -> None:

@@ -70,7 +70,7 @@ def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[
         html.tile("intact" if result.ok else "DAMAGED", "hashes, costs and totals"),
         html.tile(f"{len(shown):,}", "budget" if len(shown) == 1 else "budgets"),
         html.tile(f"{charges:,}", "charges"),
-        html.tile(f"{pending:,}", "open reservations"),
+        html.tile(f"{pending:,}", "pending reservations"),
     ]
     made = f"Created by hush {__version__} on {_moment(datetime.now(UTC))} from {result.rows:,} rows"
     return html.tag(
@@ -195,7 +195,7 @@ def _charges(key: str, name: str, budget: BudgetRecord, charges: list[Charged]) 
     pending = [charge for charge in charges if charge.status == "reserved"]
     body: list[Html] = []
     if pending:
-        words = "Open reservations: of running releases, or left by a crash. They count as spent."
+        words = "Pending reservations: of running releases, or left by a crash. They count as spent."
         body += [html.tag("p", words), _table("Pending", budget.cap, pending)]
     if charges:
         words = (

@@ -80,7 +80,7 @@ def recompute(store: Store, person: Person, name: str) -> Recomputed:
     """Price all charges again, with the Renyi order and claims_delta that were fixed when the budget was created.
 
     A settled charge then costs what its event costs by this version's accountant, whether that is less than before or
-    more. An open reservation keeps at least what was reserved, because that is what voiding it would refund. For each
+    more. A pending reservation keeps at least what was reserved, because that is what voiding it would refund. For each
     block that changes, a row with the change is appended and the budget corrected, all in one transaction. A block
     whose releases exceed the cap is retired: a later refund must not make room for new charges.
 

@@ -206,4 +206,4 @@ def _notes(replay: LedgerReplay) -> Iterator[str]:
             yield f"{name}: this version's accountant charges less. Run hush ledger recompute to refund the difference."
     pending = sum(charge.status == "reserved" for charge in replay.charges.values())
     if pending:
-        yield f"{pending} open reservations, which count as spent. See hush ledger pending."
+        yield f"{pending} pending reservations, which count as spent. See hush ledger pending."

@@ -145,7 +145,7 @@ leases = sa.Table(
     sa.Column("beat", sa.BigInteger, nullable=False),
     sa.Column("states", sa.BigInteger, nullable=False),
 )
-"""Which process works on an open reservation, when it last said so, and how many states it has stored.
+"""Which process works on a pending reservation, when it last said so, and how many states it has stored.
 
 Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hush.data import ParquetFile, TableData, connect, open_table_file
+from hush.data.tables.quoting import quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.frames import with_valid_texts
@@ -248,13 +249,3 @@ def _frame_name(table: str, *, quoted: bool = True) -> str:
     """Return the name under which a data frame is registered whose rows are numbered."""
     name = f"hush_frame_{table}"
     return quote_name(name) if quoted else name
-
-
-def quote_name(name: str) -> str:
-    """Return a quoted name, as DuckDB and PostgreSQL write it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(value: str) -> str:
-    """Return a text constant, as DuckDB and PostgreSQL write it."""
-    return "'" + value.replace("'", "''") + "'"
