@@ -166,7 +166,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
             method=type(self).__name__,
             assumptions=stated,
         )
-        return guarantee, events.QualifiedEvent(event, self._relation.value, str(self._unit), stated)
+        return guarantee, events.QualifiedEvent(event, self._relation, self._unit, stated)
 
     def _rows(self, X: Any, *, reset: bool = True, missing: bool | None = None) -> Floats:
         """Return X as rows of floats, or refuse it because of its type or shape.

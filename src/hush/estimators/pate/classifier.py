@@ -193,7 +193,7 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
         event = plan.event if self.report is None else ComposedEvent((plan.event, self.report.event))
         unit = Unit.example() if units is None else Unit.user()
         assumptions = (_ASSUMPTION, *assumptions_of(source))
-        return QualifiedEvent(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions), unit
+        return QualifiedEvent(event, Relation.ADD_OR_REMOVE, unit, assumptions), unit
 
     def _reserve(self, event: Event) -> Any:
         if self.budget is None:
