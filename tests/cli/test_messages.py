@@ -13,6 +13,8 @@ from hush.cli.messages import in_flags
     [
         ("delta=2: expected a number in [0, 1).", "--delta=2: expected a number in [0, 1)."),
         ("delta=-1: expected more.", "--delta=-1: expected more."),
+        ("epsilon=None: expected a number > 0.", "--epsilon: expected a number > 0."),
+        ("bounds=.5: expected COLUMN=LOW:HIGH.", "--bounds=.5: expected COLUMN=LOW:HIGH."),
         ("keys='k=1': expected a list.", "--keys='k=1': expected a list."),
         (
             "Give rows_per_unit= and groups_per_unit=, or epsilon=.",

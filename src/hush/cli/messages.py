@@ -17,12 +17,12 @@ def in_flags(message: str, parser: argparse.ArgumentParser, command: str) -> str
         parser: The parser of `hush`.
         command: The command that was run. What it has no flag for stays as it is.
     """
-    for kind, noise in ((kind, word) for word, kind in NOISES.items()):
-        message = message.replace(f"{kind.__name__}()", f"--noise {noise}")
+    for word, kind in NOISES.items():
+        message = message.replace(f"{kind.__name__}()", f"--noise {word}")
     flags = dict(_flags(parser, command))
-    # Not inside a quoted value, a call or a longer name.
-    names = re.compile(r"(?<![\w.'\"(-])(" + "|".join(map(re.escape, flags)) + r")=(?P<value>[^\s,.;:)])?")
-    return names.sub(lambda match: flags[match[1]] + ("=" + match["value"] if match["value"] else ""), message)
+    # Not inside a quoted value, a call or a longer name. A flag that was left out, or is only named, has no value.
+    name = r"(?<![\w.'\"(-])(" + "|".join(map(re.escape, flags)) + r")=(None(?=:)|(?=[\s,.;:)]|$))?"
+    return re.sub(name, lambda match: flags[match[1]] + ("=" if match[2] is None else ""), message)
 
 
 def _flags(parser: argparse.ArgumentParser, command: str | None) -> Iterator[tuple[str, str]]:

@@ -59,8 +59,8 @@ def test_quiet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 Refusal = tuple[tuple[object, ...], str]
 REFUSED: dict[str, Refusal] = {
     "no data": ((), "data=None"),
-    "no epsilon": (("t.csv", "--target", "y"), "epsilon=None"),
-    "no target": (("t.csv", "--epsilon", 3), "target=None"),
+    "no epsilon": (("t.csv", "--target", "y"), "--epsilon"),
+    "no target": (("t.csv", "--epsilon", 3), "--target"),
     "no such column": (("t.csv", "--target", "z", "--epsilon", 3), "one of the columns a, b, y"),
     "no such unit": (("t.csv", "--target", "y", "--unit", "who", "--epsilon", 3), "unit='who'"),
     "no such group": (("t.csv", "--target", "y", "--group", "sex", "--epsilon", 3), "groups='sex'"),
@@ -75,10 +75,10 @@ REFUSED: dict[str, Refusal] = {
     "one class": (("t.csv", "--target", "y", "--epsilon", 3, "--classes", "1"), "at least two classes"),
     "no class stands out": (("one.csv", "--target", "y", "--epsilon", 3), "at least two classes"),
     "a batch too large": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "batch_size=401",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "--batch-size=401",
     ),
-    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "batch_size=0"),
-    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "num_steps=0"),
+    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "--batch-size=0"),
+    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "--num-steps=0"),
     "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 5, "--epochs", 2), "epochs=2"),
     "learning rate is no number": (
         ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "learning_rate=nan",

@@ -12,7 +12,7 @@ from hush.errors import InvalidArgument
 from hush.ledger import Ledger
 from hush.ledger.history.composition import composition
 from hush.ledger.history.verification import read
-from hush.report.parts import written_epsilon
+from hush.report.page_parts import written_epsilon
 from ledger.ledgers import in_blocks, on_file, spend, tampering, with_people
 from report.pages import check, drawings
 

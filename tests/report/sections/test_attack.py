@@ -9,7 +9,7 @@ import pytest
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report import publishable, render, with_audit
-from hush.report.parts import Html
+from hush.report.page_parts import Html
 
 AUDIT: dict[str, Any] = {
     "sentence": "The attack proves epsilon of at least 0.4.",

@@ -11,7 +11,7 @@ import numpy as np
 from hush.audit.bounds.roc import Roc
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
-from hush.report.parts import WIDTH, Html, Scale, drawing, grid_x, grid_y, join, svg_document, tag
+from hush.report.page_parts import WIDTH, Html, Scale, drawing, grid_x, grid_y, join, svg_document, tag
 
 _MAX_CURVES = 3  # the page's style sheet has colours and dashes for three
 _NUM_POINTS = 300

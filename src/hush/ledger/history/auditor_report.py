@@ -17,8 +17,8 @@ from hush.ledger.history.verification import Verification, read, verified
 from hush.ledger.history.words import in_words
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.store import Store
-from hush.report import parts as html
-from hush.report.parts import Html, Section
+from hush.report import page_parts as html
+from hush.report.page_parts import Html, Section
 from hush.version import __version__
 
 _GENERATOR: Final = Html('<meta name="generator" content="hush.ledger">')

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hush.accounting.budget import Cost
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BudgetRecord
-from hush.report import parts as html
-from hush.report.parts import Html, Line, Point
+from hush.report import page_parts as html
+from hush.report.page_parts import Html, Line, Point
 
 _SPANS = ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes"), (1e6, "seconds"))
 _MOST_STEPS = 140  # each step is two points, and a plot draws at most 300

@@ -20,8 +20,8 @@ from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
 from hush.sql.read.aggregates import AggregateRequests, Bounds
+from hush.sql.read.grouping import Grouping, check_aliases, group_keys
 from hush.sql.read.grouping_sets import grouping_sets
-from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.relations.reader import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.released_windows import ordering, released_window
 from hush.sql.read.shorthand import expand

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.per_unit import Grouping, is_aggregated, unit_aggregate
+from hush.sql.read.grouping import Grouping, is_aggregated, unit_aggregate
 from hush.sql.read.relations.joins import (
     NESTED_ADVICE,
     WIDE_SUBQUERY,

@@ -30,7 +30,7 @@ from itertools import count
 from sqlglot import exp, parse_one
 
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, Through
-from hush.sql.read.per_unit import is_aggregated, per_unit_select
+from hush.sql.read.grouping import is_aggregated, per_unit_select
 from hush.sql.read.relations.joins import (
     JOIN_ADVICE,
     NESTED_ADVICE,

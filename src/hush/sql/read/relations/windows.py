@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.per_unit import unit_aggregate
+from hush.sql.read.grouping import unit_aggregate
 from hush.sql.read.relations.tables import column_of
 from hush.sql.read.translator import Hook, Translator
 from hush.sql.syntax.expression import Expr
