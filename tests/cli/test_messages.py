@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import pytest
 
 from hush.cli import build_parser, main
@@ -28,12 +30,20 @@ from hush.cli.messages import in_flags
     ],
 )
 def test_names_become_flags(message: str, expected: str) -> None:
-    assert in_flags(message, build_parser("query"), "query") == expected
+    given = {"delta": 2.0, "keys": ["k=1"], "bounds": [".5"], "epsilon": 1.0}
+    assert in_flags(message, build_parser("query"), Namespace(command="query", **given)) == expected
 
 
 def test_flags_of_actions_are_known_and_those_of_other_commands_are_not() -> None:
-    assert in_flags("output='a': expected b.", build_parser(), "catalog") == "--output='a': expected b."
-    assert in_flags("accuracy=2: expected b.", build_parser(), "catalog") == "accuracy=2: expected b."
+    options = Namespace(command="catalog", output="a", accuracy=2)
+    assert in_flags("output='a': expected b.", build_parser(), options) == "--output='a': expected b."
+    assert in_flags("accuracy=2: expected b.", build_parser(), options) == "accuracy=2: expected b."
+
+
+def test_values_from_elsewhere_keep_their_names() -> None:
+    """A file of `hush account --events` has fields with the names of flags that nobody gave."""
+    options = Namespace(command="account", num_steps=None)
+    assert in_flags("num_steps=1.5: expected b.", build_parser("account"), options) == "num_steps=1.5: expected b."
 
 
 def test_the_command_line_prints_flags(capsys: pytest.CaptureFixture[str]) -> None:

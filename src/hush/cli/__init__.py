@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HushError as error:
         from hush.cli.messages import in_flags
 
-        print(f"hush {options.command}: {in_flags(str(error), parser, options.command)}", file=sys.stderr)
+        print(f"hush {options.command}: {in_flags(str(error), parser, options)}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
     except KeyboardInterrupt:
         print(f"\nhush {options.command}: interrupted", file=sys.stderr)

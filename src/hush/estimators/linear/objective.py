@@ -222,10 +222,10 @@ class _GaussianVectorNoise:
 def _smallest_noise(epsilon: float, delta: float, size: int) -> _ObjectiveNoise:
     """Return the noise of smaller expected norm. The choice depends on public numbers only."""
     # Scale 1 / epsilon: a shift of b by 1 changes ln of the density by at most epsilon.
-    spherical = _SphericalNoise(round_up(1 / round_down(epsilon)), size)
+    spherical: _ObjectiveNoise = _SphericalNoise(round_up(1 / round_down(epsilon)), size)
     if not delta > 0:
         return spherical
-    gaussian = _GaussianVectorNoise(round_up(noise_multiplier(round_down(epsilon), delta)), size)
+    gaussian: _ObjectiveNoise = _GaussianVectorNoise(round_up(noise_multiplier(round_down(epsilon), delta)), size)
     return min(spherical, gaussian, key=lambda noise: noise.expected_norm)
 
 
