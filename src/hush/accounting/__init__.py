@@ -97,6 +97,10 @@ from hush.accounting.filters import ZcdpOdometer as ZcdpOdometer
 from hush.accounting.filters import filter_for as filter_for
 from hush.accounting.shortcuts import epsilon as epsilon
 
+# isort: split
+# Shared inside hush, not public.
+from hush.accounting.calibration import gaussian_multiplier as gaussian_multiplier
+
 __all__ = [
     "Accountant",
     "AdvancedAccountant",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hush.accounting import calibrate_noise, events
+from hush.accounting import events, gaussian_multiplier
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee
 from hush.mechanisms.additive_noise import GridNoise, contributions_moved, norm_assumption
@@ -165,12 +164,6 @@ class Gaussian(GridNoise):
     def _tail(self, probability: float) -> float:
         # The two-sided normal tail, and two steps for rounding the value and flooring the noise.
         return -self.noise_scale * float(ndtri(probability / 2)) + 2 * self._grid.spacing
-
-
-@lru_cache(maxsize=256)
-def gaussian_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier for (epsilon, delta); cached, because calibration takes longer than most releases."""
-    return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import helmert
 
-from hush.accounting import ApproximateDPEvent, Event
+from hush.accounting import ApproximateDPEvent, Event, gaussian_multiplier
 from hush.errors import InvalidArgument, check_positive
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
 from hush.estimators.linear.minimum import minimise, minimise_jointly
 from hush.estimators.linear.noise import gaussian_vector, mask_error, spherical_vector
@@ -225,7 +225,7 @@ def _smallest_noise(epsilon: float, delta: float, size: int) -> _ObjectiveNoise:
     spherical: _ObjectiveNoise = _SphericalNoise(round_up(1 / round_down(epsilon)), size)
     if not delta > 0:
         return spherical
-    gaussian: _ObjectiveNoise = _GaussianVectorNoise(round_up(noise_multiplier(round_down(epsilon), delta)), size)
+    gaussian: _ObjectiveNoise = _GaussianVectorNoise(round_up(gaussian_multiplier(round_down(epsilon), delta)), size)
     return min(spherical, gaussian, key=lambda noise: noise.expected_norm)
 
 

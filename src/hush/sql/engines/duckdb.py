@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.data import ParquetFile, TableData, connect, open_table_file
-from hush.data.tables.quoting import quote_name, quote_text
+from hush.data import ParquetFile, TableData, connect, open_table_file, quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.frames import with_valid_texts

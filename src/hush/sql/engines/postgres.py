@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hush.data.tables.quoting import quote_name, quote_text
+from hush.data import quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.engine import EngineFailed, redact_errors
 

@@ -30,9 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import ComposedEvent, Event, events
+from hush.accounting import ComposedEvent, Event, events, gaussian_multiplier
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
-from hush.mechanisms.noise import gaussian_multiplier
 from hush.randomness import MAX_SCALE, RandomSource, discrete_laplace, floored_gaussian, floored_laplace
 from hush.statistics.noise.tails import Tail, gaussian_tail, laplace_tail
 
