@@ -13,8 +13,6 @@ from services import mysql_url as mysql_url
 from services import postgres_url as postgres_url
 from services import spark_session as spark_session
 
-pytest_plugins = ["chance", "missing_packages"]
-
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2_000)
 settings.load_profile("reproducible")  # `pytest --hypothesis-profile=explore` searches further

@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
 from hush.guarantee import CalendarWindow, Unit, UserWindow
@@ -97,3 +99,27 @@ def test_columns_are_names() -> None:
         columns: dict[str, Any] = {"column": "who", "time": "day", **wrong}
         with pytest.raises(InvalidArgument, match=f"^{next(iter(wrong))}="):
             UserWindow(**columns, window=CalendarWindow.DAY)
+
+
+@given(
+    kind=st.sampled_from(UnitKind),
+    seconds=st.integers(1, 10**9) | st.integers(1, 10**4).map(lambda days: 86_400 * days),
+    size=st.integers(1, 10**6),
+)
+def test_a_unit_is_read_from_its_text(kind: UnitKind, seconds: int, size: int) -> None:
+    window = timedelta(seconds=seconds) if kind is UnitKind.USER_WINDOW else None
+    unit = Unit(kind=kind, window=window, group_size=size)
+    assert Unit.from_text(str(unit)) == unit
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "users", "patient", "user\n", "user within ", "example 3 days"),
+        *("group of 0 users", "group of 1 users", "group of 2 user"),
+        *("user within 24 hours", "user within 1 days", "user within 99999999999999 days"),
+    ],
+)
+def test_other_texts_are_no_units(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="^unit="):
+        Unit.from_text(text)

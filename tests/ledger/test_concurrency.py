@@ -44,10 +44,10 @@ def agree(ledger: Ledger) -> None:
             assert row.charge not in settled
             settled.add(row.charge)
         for block in json.loads(row.block) if row.block else [""]:
-            total = spent.setdefault((row.dataset, block), dict.fromkeys(COSTS, 0))
+            total = spent.setdefault((row.budget, block), dict.fromkeys(COSTS, 0))
             for name in COSTS:
                 total[name] += getattr(row, name)
-    requests = [(row.dataset, row.request) for row in rows if row.request is not None]
+    requests = [(row.budget, row.request) for row in rows if row.request is not None]
     assert len(set(requests)) == len(requests)
     with ledger.store.reading() as connection:
         budgets = connection.execute(sa.text("SELECT * FROM hush_budgets")).all()

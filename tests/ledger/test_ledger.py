@@ -31,7 +31,7 @@ def test_charges_add_up_and_outlive_the_process(opened: Opened) -> None:
     again = opened().budget("patients")
     assert again.spent == 1.0
     assert again.cap == data.cap
-    assert [row.kind for row in again.entries()] == [EntryKind.DATASET, *[EntryKind.COMMITTED] * 10]
+    assert [row.kind for row in again.entries()] == [EntryKind.BUDGET, *[EntryKind.COMMITTED] * 10]
 
 
 def test_terms_are_fixed_for_good(opened: Opened) -> None:

@@ -47,7 +47,7 @@ SHARED_MODULES = {
     "hush.accounting.budget",  # what a charge is; users pass a ledger's budget
     "hush.accounting.events",  # the public events are names of `hush.accounting`
     "hush.data.tables.catalog",  # declarations of tables; users call `hush.table`
-    "hush.report.parts",  # drawing, for the pages of `audit`, `cli` and `ledger`
+    "hush.report.page_parts",  # drawing, for the pages of `audit`, `cli` and `ledger`
     "hush.statistics.noise",  # exact totals to noisy ones, under arrays and SQL alike
 }
 

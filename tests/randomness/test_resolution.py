@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.randomness import ExactInterval, TestSource, exp_interval
-from hush.randomness.exact_samplers import _Sampler
+from hush.randomness.exact_samplers import _Form, _NoiseLaw, _Sampler
 from hush.randomness.resolution import Uniform, below_exp, floor_exponential, log_interval
 from randomness.scripted import ScriptedSource
 
@@ -84,7 +84,7 @@ def test_enclosures(x: Fraction, digits: int) -> None:
 @pytest.mark.parametrize("scale", [0.3, 2.0, 3.0, 16.0, 29.7, 1e6, 2.0**50])
 def test_words_next_to_a_step(scale: float) -> None:
     """The fast path on words where -scale ln u is next to an integer, and on the first and the last ones."""
-    sampler = _Sampler(TestSource("steps"), scale, gaussian=False, floored=True)
+    sampler = _Sampler(TestSource("steps"), scale, _NoiseLaw.LAPLACE, _Form.FLOORED)
     steps = Fraction(sampler._steps)
     with mpmath.workdps(60):
         inner = [int(mpmath.exp(-j / high_precision(steps)) * 2**64) for j in range(1, 200)]
@@ -96,7 +96,7 @@ def test_words_next_to_a_step(scale: float) -> None:
         assert word == 0 or result <= max(allowed)
     # The scalar path, too: accepted at once, without a sign, as the second and third words are 0.
     for word in words[:: max(len(words) // 60, 1)]:
-        scripted = _Sampler(ScriptedSource([word, 0, 0]), scale, gaussian=False, floored=True)
+        scripted = _Sampler(ScriptedSource([word, 0, 0]), scale, _NoiseLaw.LAPLACE, _Form.FLOORED)
         multiple = int(scripted.draw(1)[0]) >> scripted._low_bits
         allowed = floors((Fraction(word, 1 << 64), Fraction(word + 1, 1 << 64)), steps)
         assert min(allowed) <= multiple
@@ -107,7 +107,7 @@ def test_words_next_to_a_step(scale: float) -> None:
 @pytest.mark.parametrize("scale", [40.0, 1e6, 2.0**45])
 def test_acceptance_next_to_the_limit(scale: float, size: int) -> None:
     """A word that is right below, or above, e^-g decides; on the limit itself the bits that follow do."""
-    low_bits = _Sampler(TestSource(1), scale, gaussian=False, floored=True)._low_bits
+    low_bits = _Sampler(TestSource(1), scale, _NoiseLaw.LAPLACE, _Form.FLOORED)._low_bits
     rest = (1 << low_bits) - 1  # the largest remainder, the least probable one
     second = rest << (64 - low_bits)
     with mpmath.workdps(60):
@@ -122,12 +122,12 @@ def test_acceptance_next_to_the_limit(scale: float, size: int) -> None:
     ]:
         if size == 1:
             source = ScriptedSource([first, second, third, then])
-            sample = _Sampler(source, scale, gaussian=False, floored=True).draw(1)
+            sample = _Sampler(source, scale, _NoiseLaw.LAPLACE, _Form.FLOORED).draw(1)
             # A rejected proposal is followed by another one, of words that are not in the script.
             assert accepted == (source.improvised <= 1)
             assert sample[0] == rest or not accepted
         else:
             others = size * 3 // 2 + 7  # accepted all: their remainder is 0
             script = [first] * (others + 1) + [second] + [0] * others + [third] + [0] * others + [then]
-            sample = _Sampler(ScriptedSource(script), scale, gaussian=False, floored=True).draw(size)
+            sample = _Sampler(ScriptedSource(script), scale, _NoiseLaw.LAPLACE, _Form.FLOORED).draw(size)
             assert sample.tolist() == ([rest] if accepted else [0]) + [0] * (size - 1)

@@ -26,6 +26,7 @@ from hush.cli.commands import plan as plan_command
 from hush.data import Numeric, Schema, open_data, prepare
 from hush.data.preparation.prepared_data import Prepared
 from hush.errors import InvalidArgument
+from hush.guarantee import Relation, Unit
 from hush.runs import Settings, job
 from hush.runs import steps as steps_module
 from hush.runs.dataset import plan_for
@@ -358,7 +359,7 @@ def test_a_run_reserved_by_an_earlier_version_is_resumed(tmp_path: Path) -> None
     from hush.ledger.accounts.earlier_charges import same_event
 
     plan = replace(make_plan(tmp_path), assumptions=("counts are public",))
-    before = QualifiedEvent(plan.event(), "add-or-remove", "example", plan.assumptions)
+    before = QualifiedEvent(plan.event(), Relation.ADD_OR_REMOVE, Unit.example(), plan.assumptions)
     assert before.to_json() != plan.charged_event().to_json()
     assert same_event(before.to_json(), plan.charged_event().to_json())
 

@@ -67,7 +67,7 @@ def shop_plan(text: str, engine: DuckDBEngine, **limits: int) -> QueryPlan:
 
 
 # FROM, the condition that WHERE then needs, and a key.
-SOURCES = [
+FROM_CLAUSES = [
     ("lines l", None, "l.part"),
     ("orders o, lines l", "l.order_id = o.id", "o.shop"),
     ("lines l, buyers b, orders o", "b.who = o.buyer AND o.id = l.order_id", "b.town"),
@@ -109,8 +109,8 @@ SOURCES = [
     ("(SELECT order_id, COUNT(*) AS n FROM lines GROUP BY order_id) AS t", "n > 1", "t.n"),
 ]
 QUERIES = [
-    f"SELECT {key} AS k, COUNT(*) AS n FROM {source} WHERE {condition or '1 = 1'} GROUP BY {key}"
-    for source, condition, key in SOURCES
+    f"SELECT {key} AS k, COUNT(*) AS n FROM {from_clause} WHERE {condition or '1 = 1'} GROUP BY {key}"
+    for from_clause, condition, key in FROM_CLAUSES
 ]
 
 

@@ -18,11 +18,11 @@ from hush.sql.engines.views import exact_groups
 from hush.sql.read.query import plan_query
 from hush.statistics import ContributionLimits
 from sql.hosts import contents, largest_change
-from sql.shop import SOURCES as SHOP_SOURCES
+from sql.shop import FROM_CLAUSES as SHOP_FROM_CLAUSES
 from sql.shop import delete, hostile_rows, insert, shop, shop_plan
 
 # FROM, with the condition that WHERE then needs, and whether it has orders.
-SOURCES = [
+FROM_CLAUSES = [
     ("people p", None, False),
     ("people p, orders o", "p.user_id = o.uid", True),
     ("orders o, people p", "(o.uid = p.user_id)", True),
@@ -94,7 +94,7 @@ NESTED = [
 class Query:
     """The parts of a query."""
 
-    source: tuple[str, str | None, bool]
+    from_clause: tuple[str, str | None, bool]
     aggregates: tuple[str, ...]
     keys: tuple[str, ...]
     conditions: tuple[str | None, ...]
@@ -108,7 +108,7 @@ class Query:
 
     @property
     def text(self) -> str:
-        tables, condition, _ = self.source
+        tables, condition, _ = self.from_clause
         conditions = [part for part in (condition, *self.conditions, "p.user_id >= 0") if part]
         items = [f"{key} AS k{index}" for index, key in enumerate(self.group_columns)]
         items += [f"{aggregate} AS a{index}" for index, aggregate in enumerate(self.aggregates)]
@@ -118,13 +118,13 @@ class Query:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    source = draw(st.sampled_from(SOURCES))
-    aggregates = [*AGGREGATES, *(OF_ORDERS if source[2] else ())]
+    from_clause = draw(st.sampled_from(FROM_CLAUSES))
+    aggregates = [*AGGREGATES, *(OF_ORDERS if from_clause[2] else ())]
     keys = draw(st.sampled_from(KEYS))
     # The parser takes no conditions in GROUPING.
     groupings = ["{}", "ALL"] if any(" " in key for key in keys) else ["{}", "ALL", "ROLLUP ({})", "CUBE ({})"]
     return Query(
-        source=source,
+        from_clause=from_clause,
         aggregates=tuple(draw(st.lists(st.sampled_from(aggregates), min_size=1, max_size=4, unique=True))),
         keys=tuple(keys),
         conditions=tuple(draw(st.lists(st.sampled_from(CONDITIONS), max_size=2)))
@@ -216,16 +216,16 @@ def test_without_limits_the_numbers_are_those_of_the_engine(
 
 @st.composite
 def shop_queries(draw: st.DrawFn) -> str:
-    source, condition, key = draw(st.sampled_from(SHOP_SOURCES))
+    from_clause, condition, key = draw(st.sampled_from(SHOP_FROM_CLAUSES))
     alias = key.partition(".")[0]
     conditions = [part for part in (condition, draw(st.sampled_from([None, f"{key} IS NOT NULL"]))) if part]
     refers = {"l": "order_id", "o": "id", "t": None}.get(alias)
-    if refers is not None and "UNION" not in source and draw(st.booleans()):
+    if refers is not None and "UNION" not in from_clause and draw(st.booleans()):
         wanted = draw(st.sampled_from(["amount > 4", "part IN (SELECT part FROM parts WHERE weight > 1)"]))
         negated = draw(st.sampled_from(["", "NOT "]))
         conditions.append(f"{negated}EXISTS (SELECT * FROM lines w WHERE w.order_id = {alias}.{refers} AND {wanted})")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {key} AS k, COUNT(*) AS n, COUNT({key}) AS m FROM {source}{where} GROUP BY {key}"
+    return f"SELECT {key} AS k, COUNT(*) AS n, COUNT({key}) AS m FROM {from_clause}{where} GROUP BY {key}"
 
 
 def check_shop(query: str, user: int, groups: int, rows: int, key: bytes) -> None:

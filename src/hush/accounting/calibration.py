@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from hush.accounting.accountants.accountant import Accountant, check_accountant
 from hush.accounting.accountants.pld import PldAccountant
@@ -77,6 +78,15 @@ def calibrate_noise(
     # More noise is noise added to the noisy answer, which is post-processing. So the target is met from one sigma on.
     search = _Search(template or sampled, epsilon, delta, relation, accountant)
     return search.smallest(*_NOISE_RANGE, "noise_multiplier")
+
+
+@lru_cache(maxsize=256)
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """Return the noise multiplier of one Gaussian release that is (epsilon, delta)-private.
+
+    Cached, because calibration takes longer than most releases.
+    """
+    return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
 def calibrate_sampling_rate(

@@ -7,7 +7,9 @@ work. What they share:
 - ``declarations``: what is known about a table, such as ``--bounds age=0:100``;
 - ``words``: the one place where words, such as ``--noise laplace``, become types;
 - ``options`` (``--relation``, ``--unit-kind``), ``charging`` (``--budget``), ``outcomes`` (what a finished run prints);
-- ``terminal`` (tables, bars, progress), ``plot`` (figures as SVG) and ``json_values`` (values for JSON).
+- ``messages``: errors in the flags that a person typed;
+- ``terminal`` (tables, bars, progress), ``template_file`` (templates to fill in), ``plot`` (figures as SVG) and
+  ``json_values`` (values for JSON).
 
 Commands print for people by default, and JSON for scripts with ``--json``. An error is one line on standard error, and
 standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (such
@@ -41,11 +43,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    options = build_parser(words[0] if words else None).parse_args(words)
+    parser = build_parser(words[0] if words else None)
+    options = parser.parse_args(words)
     try:
         status = options.run(options)
     except HushError as error:
-        print(f"hush {options.command}: {error}", file=sys.stderr)
+        from hush.cli.messages import in_flags
+
+        print(f"hush {options.command}: {in_flags(str(error), parser, options)}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
     except KeyboardInterrupt:
         print(f"\nhush {options.command}: interrupted", file=sys.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
-from hush.report.parts import Line, Point, lines, svg_document
+from hush.report.page_parts import Line, Point, lines, svg_document
 
 # Labels stand at the ends of the lines, so they are short.
 _ACCOUNTANTS = {"PLD": "epsilon", "Renyi": "rdp_epsilon"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -101,6 +103,24 @@ class Unit:
         check_instance("window", window, CalendarWindow, "Such as CalendarWindow.MONTH")
         return cls.user_window(window.shortest)
 
+    @classmethod
+    def from_text(cls, text: str) -> Unit:
+        """Return the unit that prints as ``text``. Events and ledgers store units in this form.
+
+        >>> Unit.from_text("user within 28 days") == Unit.user_calendar(CalendarWindow.MONTH)
+        True
+        """
+        match = _TEXT.fullmatch(text)
+        kinds = {noun: kind for kind, nouns in _NOUNS.items() for noun in nouns}
+        if match is not None:
+            size, noun, count, length = match.groups()
+            with suppress(InvalidArgument, OverflowError):
+                window = None if count is None else timedelta(**{f"{length}s": int(count)})
+                unit = cls(kind=kinds[noun], window=window, group_size=int(size or 1))
+                if str(unit) == text:  # one text for each unit, so that equal units have equal texts
+                    return unit
+        raise InvalidArgument("unit", text, "a unit as it prints: example, user, user within 28 days, ...")
+
     def group(self, size: int) -> Unit:
         """Return the unit made of ``size`` of these units taken together."""
         return replace(self, group_size=self.group_size * check_count("size", size))
@@ -162,6 +182,11 @@ _NOUNS = {
     UnitKind.USER: ("user", "users"),
     UnitKind.USER_WINDOW: ("user within ", "user windows of "),
 }
+
+
+_TEXT = re.compile(
+    r"(?:group of (\d+) )?(examples?|users?|user within |user windows of )(?:(\d+) (day|hour|minute|second)s?)?"
+)
 
 
 def _check_window(window: timedelta | None) -> None:

@@ -99,6 +99,7 @@ class RenyiMeans:
 
     def reset(self) -> None:
         """Keep the bound on the outputs so far as the promise, and forget the outputs."""
+        # Any error would do: a promise ranks hypotheses, and certifies nothing.
         self.promise = self.conclude(0.05).epsilon_lower
         self._sums[:], self._samples = 0.0, 0
 
@@ -106,6 +107,7 @@ class RenyiMeans:
         """Add a block of outputs to the sums."""
         self._samples += len(first)
         g = [np.clip(self._bins.ratio(rows), -self._limit, self._limit) for rows in (first, second)]
+        # One g serves both directions: swapping P and Q turns ln p / q into its negative.
         for direction, (g_p, g_q) in enumerate(((g[0], g[1]), (-g[1], -g[0]))):
             for term, values in enumerate((np.exp((self._order - 1) * g_p), np.exp(self._order * g_q))):
                 self._sums[direction, term] += values.sum(), np.square(values).sum()
@@ -147,6 +149,7 @@ def _bernstein(
     Maurer & Pontil (2009), Theorem 4: sqrt(2 V ln(2 / error) / n) + 7 range ln(2 / error) / (3 (n - 1)).
     """
     means = sums[:, 0] / samples
+    # The difference of two large sums may round to below 0.
     variances = np.maximum(sums[:, 1] - samples * means**2, 0.0) / max(samples - 1, 1)
     log_error = math.log(2 / error)
     return means, np.sqrt(2 * variances * log_error / samples) + 7 * ranges * log_error / (3 * max(samples - 1, 1))
@@ -167,6 +170,7 @@ def _pure_epsilon(divergence: float, order: float) -> float:
     if not divergence > 0:
         return 0.0
     high = divergence + math.log(2) / (order - 1) + 1.0
+    # The divergence is at least epsilon - ln 2 / (a - 1), so this seldom runs; it guards against rounding.
     while pure_divergence(high, order) < divergence:
         high *= 2
     root = float(brentq(lambda epsilon: pure_divergence(epsilon, order) - divergence, 0.0, high, xtol=1e-12))

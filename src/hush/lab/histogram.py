@@ -72,6 +72,7 @@ class HistogramAttack:
         """Fix the bins."""
         bins = Bins.learned(first, second, self.num_bins)
         counts = np.array([bins.count(rows) for rows in (first, second)], dtype=np.float64)
+        # The bins were fitted to these very counts, so this bound is a promise only.
         return HistogramCounts(bins, delta, promise=max(_bounds(counts, delta, 0.05)))
 
 
@@ -90,6 +91,7 @@ class HistogramCounts:
     def conclude(self, error: float) -> AttackEvidence:
         """Return the larger bound of the two directions."""
         bounds = _bounds(self._counts, self._delta, error)
+        # Each bound holds with half of the error, so the larger one may be reported.
         best = int(np.argmax(bounds))
         p, q = (counts / counts.sum() for counts in (self._counts[::-1] if best else self._counts))
         return AttackEvidence(
@@ -112,6 +114,7 @@ def _bounds(counts: NDArray[np.float64], delta: float, error: float) -> list[flo
 
 def _bound(counts: NDArray[np.float64], other_counts: NDArray[np.float64], delta: float, error: float) -> float:
     """Return the epsilon at which the lower bound on the divergence falls to delta."""
+    # NaN has a bin of its own, so no output is lost and both histograms sum to 1.
     samples = counts.sum()
     p, q = counts / samples, other_counts / samples
     # The tolerance of Cohen, Kontorovich & Wolfer (2020), halved: the formula is in the docstring of HistogramAttack.

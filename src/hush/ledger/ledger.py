@@ -155,7 +155,7 @@ class Ledger:
     def budgets(self) -> list[LedgerBudget]:
         """Return all budgets, sorted by name."""
         with self._store.reading() as connection:
-            query = sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name)
+            query = sa.select(schema.terms.c.name).order_by(schema.terms.c.name)
             names = list(connection.execute(query).scalars())
         return [self.budget(name) for name in names]
 
@@ -235,7 +235,7 @@ class Ledger:
 
     def _stored(self, name: str) -> dict[str, Any] | None:
         with self._store.reading() as connection:
-            row = connection.execute(sa.select(schema.datasets).where(schema.datasets.c.name == name)).one_or_none()
+            row = connection.execute(sa.select(schema.terms).where(schema.terms.c.name == name)).one_or_none()
         return None if row is None else {**json.loads(row.details), "fingerprint": row.fingerprint}
 
     def _create(
@@ -261,15 +261,15 @@ class Ledger:
                 "relation": relation,
                 "details": details,
             }
-            connection.execute(schema.datasets.insert().values(values))
+            connection.execute(schema.terms.insert().values(values))
             for block in names:
                 open_block(connection, name, block, cap, {})
 
         row_details = json.dumps({**json.loads(details), "fingerprint": fingerprint})
         block = "" if blocks is None else json.dumps(names)
         row = Entry(
-            kind=EntryKind.DATASET,
-            dataset=name,
+            kind=EntryKind.BUDGET,
+            budget=name,
             author=person.name,
             block=block,
             unit=unit_name,

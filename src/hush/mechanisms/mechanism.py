@@ -113,7 +113,7 @@ class Mechanism(ABC):
 
     def qualified(self, assumptions: tuple[str, ...]) -> Event:
         """Return the event of one release, qualified by relation, unit and these assumptions."""
-        return events.QualifiedEvent(self._event, self.relation.value, str(self.unit), assumptions)
+        return events.QualifiedEvent(self._event, self.relation, self.unit, assumptions)
 
     @abstractmethod
     def _prepare(self) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hush.accounting import calibrate_noise, events
+from hush.accounting import events, gaussian_multiplier
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee
 from hush.mechanisms.additive_noise import GridNoise, contributions_moved, norm_assumption
@@ -135,7 +134,7 @@ class Gaussian(GridNoise):
         check_positive("sensitivity", self.sensitivity)
         if not check_probability("delta", self.delta) < 1:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "A delta of 1 protects nothing")
-        size, smallest = check_count("size", self.size), _gaussian_multiplier(float(self.epsilon), float(self.delta))
+        size, smallest = check_count("size", self.size), gaussian_multiplier(float(self.epsilon), float(self.delta))
         multiplier = self.noise_multiplier
         multiplier = smallest if multiplier is None else check_positive("noise_multiplier", multiplier)
         # Balle & Wang 2018, Theorem 8, is an equivalence: there is no other proof for less noise.
@@ -165,11 +164,6 @@ class Gaussian(GridNoise):
     def _tail(self, probability: float) -> float:
         # The two-sided normal tail, and two steps for rounding the value and flooring the noise.
         return -self.noise_scale * float(ndtri(probability / 2)) + 2 * self._grid.spacing
-
-
-@lru_cache(maxsize=256)
-def _gaussian_multiplier(epsilon: float, delta: float) -> float:
-    return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ only when needed).
 from __future__ import annotations
 
 import math
+from enum import Enum, auto
 from fractions import Fraction
 from typing import Any
 
@@ -53,24 +54,24 @@ _ACCEPT_ERROR = 1e-13
 
 def discrete_laplace(source: RandomSource, scale: float, size: int) -> Integers:
     """Return ``size`` integers with P(k) proportional to e^(-|k| / scale), exactly."""
-    return _Sampler(source, scale, gaussian=False, floored=False).draw(size)
+    return _Sampler(source, scale, _NoiseLaw.LAPLACE, _Form.DISCRETE).draw(size)
 
 
 def discrete_gaussian(source: RandomSource, sigma: float, size: int) -> Integers:
     """Return ``size`` integers with P(k) proportional to e^(-k^2 / (2 sigma^2)), exactly."""
-    return _Sampler(source, sigma, gaussian=True, floored=False).draw(size)
+    return _Sampler(source, sigma, _NoiseLaw.GAUSSIAN, _Form.DISCRETE).draw(size)
 
 
 def floored_laplace(source: RandomSource, scale: float, size: int) -> Integers:
     """Return floor(X) for ``size`` real Laplace variables X of this scale, exactly."""
-    return _Sampler(source, scale, gaussian=False, floored=True).draw(size)
+    return _Sampler(source, scale, _NoiseLaw.LAPLACE, _Form.FLOORED).draw(size)
 
 
 def floored_gaussian(source: RandomSource, sigma: float, size: int) -> Integers:
     """Return floor(X) for ``size`` real Gaussian variables X of standard deviation sigma >= 2^20, exactly."""
     if not check_positive("sigma", sigma) >= 2.0**20:
         raise InvalidArgument("sigma", sigma, "at least 2^20", "Use a finer grid")
-    return _Sampler(source, sigma, gaussian=True, floored=True).draw(size)
+    return _Sampler(source, sigma, _NoiseLaw.GAUSSIAN, _Form.FLOORED).draw(size)
 
 
 def geometric(source: RandomSource, scale: float, size: int) -> Integers:
@@ -78,7 +79,21 @@ def geometric(source: RandomSource, scale: float, size: int) -> Integers:
 
     They are floors of exponential variables.
     """
-    return _Sampler(source, scale, gaussian=False, floored=True).draw(size, signed=False)
+    return _Sampler(source, scale, _NoiseLaw.LAPLACE, _Form.FLOORED).draw(size, signed=False)
+
+
+class _NoiseLaw(Enum):
+    """The distribution that proposals are accepted for."""
+
+    LAPLACE = auto()
+    GAUSSIAN = auto()
+
+
+class _Form(Enum):
+    """How noise is an integer: its distribution is discrete, or it is the floor of a real variable."""
+
+    DISCRETE = auto()
+    FLOORED = auto()
 
 
 class _Sampler:
@@ -87,16 +102,17 @@ class _Sampler:
     Args:
         source: The random bits.
         scale: t, the scale of the Laplace or the sigma of the Gaussian distribution.
-        gaussian: Whether to accept for the Gaussian distribution.
-        floored: Whether the noise is the floor of a real variable, or discrete.
+        law: The distribution.
+        form: How it becomes an integer.
     """
 
-    def __init__(self, source: RandomSource, scale: float, *, gaussian: bool, floored: bool) -> None:
+    def __init__(self, source: RandomSource, scale: float, law: _NoiseLaw, form: _Form) -> None:
         self._scale = check_positive("scale", scale, "Choose a coarser grid", maximum=MAX_SCALE)
-        self._source, self._gaussian, self._floored = source, gaussian, floored
+        self._source = source
+        self._gaussian, self._floored = law is _NoiseLaw.GAUSSIAN, form is _Form.FLOORED
         self._low_bits = max(math.frexp(self._scale)[1] - 5, 0)  # B = 2^low_bits
         self._steps = math.ldexp(self._scale, -self._low_bits)  # t / B
-        undrawn = 10 / self._scale if gaussian and floored else 0.0
+        undrawn = 10 / self._scale if self._gaussian and self._floored else 0.0
         self._accept_error = _ACCEPT_ERROR + undrawn
 
     def draw(self, size: int, *, signed: bool = True) -> Integers:

@@ -8,7 +8,7 @@ A page loads nothing, has no script, and can be read offline, on a phone, on pap
 the guarantee does not cover stand between marks, in dashed frames; `publishable` removes them. What the record does not
 declare private or public counts as not private.
 
-Rooms: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section). ``parts``
+Rooms: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section). ``page_parts``
 shares the building blocks with the pages of other packages of hush. Only the standard library is used.
 """
 

@@ -343,9 +343,7 @@ class _TrainingJob:
             reservation.void()
         else:
             training = plan.training
-            reservation.commit(
-                QualifiedEvent(plan.learning, training.relation.value, str(training.unit), plan.assumptions)
-            )
+            reservation.commit(QualifiedEvent(plan.learning, training.relation, training.unit, plan.assumptions))
 
     def _refuse_other_counts(self, outline: Outline) -> None:
         """Refuse to continue with other numbers of units: they would make another plan."""

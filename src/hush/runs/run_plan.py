@@ -105,7 +105,7 @@ class RunPlan:
         """
         either = self.event() if self.evaluation is None else ParallelByIndexEvent((self.event(), self.evaluation))
         assumptions = self._all_assumptions(self._steps()[1])
-        return QualifiedEvent(either, self.training.relation.value, str(self.training.unit), assumptions)
+        return QualifiedEvent(either, self.training.relation, self.training.unit, assumptions)
 
     def epsilon(self, num_steps: int | None = None, accountant: Accountant | None = None) -> float:
         """Return the epsilon of learning and of the first steps, or of all; by the accountant of your choice."""

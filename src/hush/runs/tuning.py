@@ -264,7 +264,7 @@ class _TuningJob:
     def _qualified(self, event: Event, planned: _PlannedSearch) -> Event:
         """Return an event with the search's unit and relation, and with all that it assumes."""
         search = planned.search
-        return QualifiedEvent(event, search.relation.value, str(search.unit), self._assumptions(planned.outline))
+        return QualifiedEvent(event, search.relation, search.unit, self._assumptions(planned.outline))
 
     def _assumptions(self, outline: Outline) -> tuple[str, ...]:
         """Return what preparing the data and the keys assume."""

@@ -118,7 +118,7 @@ class ReusableHoldout:
         self._value = Laplace(epsilon=value_epsilon, sensitivity=sensitivity, **stated)
         assumptions = ("queries treat each row on its own", *assumptions_of(self._source))
         self.event = events.QualifiedEvent(
-            ApproximateDPEvent(self.epsilon), Relation.REPLACE.value, str(Unit.example()), assumptions
+            ApproximateDPEvent(self.epsilon), Relation.REPLACE, Unit.example(), assumptions
         )
         self.guarantee = Guarantee(
             epsilon=self.epsilon, delta=0.0, method="reusable holdout", assumptions=assumptions, **stated

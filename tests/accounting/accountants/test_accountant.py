@@ -42,7 +42,7 @@ class FlatRate(Accountant):
 
 
 def qualified(assumption: str, relation: Relation = Relation.ADD_OR_REMOVE) -> Event:
-    return events.QualifiedEvent(GaussianEvent(2.0), relation.value, "example", (assumption,))
+    return events.QualifiedEvent(GaussianEvent(2.0), relation, Unit.example(), (assumption,))
 
 
 def test_compose_returns_a_new_accountant() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from hush.accounting import (
     ComposedEvent,
+    Event,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
@@ -14,13 +15,13 @@ from hush.accounting import (
 )
 from hush.accounting.events import QualifiedEvent, plain_event
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import Relation, Unit
+from hush.guarantee import CalendarWindow, Relation, Unit
 
 ADD_REMOVE = Relation.ADD_OR_REMOVE
 
 
-def qualified(*assumptions: str, unit: str = "example") -> QualifiedEvent:
-    return QualifiedEvent(GaussianEvent(2.0), "add-or-remove", unit, assumptions)
+def qualified(*assumptions: str) -> QualifiedEvent:
+    return QualifiedEvent(GaussianEvent(2.0), ADD_REMOVE, Unit.example(), assumptions)
 
 
 def test_qualifications_are_removed_at_every_depth() -> None:
@@ -50,14 +51,31 @@ def test_another_relation_or_unit_is_refused(relation: Relation, unit: Unit) -> 
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
-        ({"relation": "swap"}, "relation"),
-        ({"unit": 3}, "unit"),
+        ({"relation": "replace"}, "relation"),
+        ({"unit": "example"}, "unit"),
         ({"assumptions": ["a"]}, "assumptions"),
         ({"assumptions": (1,)}, "assumptions"),
         ({"event": "gaussian"}, "event"),
     ],
 )
 def test_qualifications_are_checked(fields: dict[str, object], name: str) -> None:
-    good = {"event": GaussianEvent(1.0), "relation": "replace", "unit": "example", "assumptions": ()}
+    good = {"event": GaussianEvent(1.0), "relation": Relation.REPLACE, "unit": Unit.example(), "assumptions": ()}
     with pytest.raises(InvalidArgument, match=f"^{name}="):
         QualifiedEvent(**{**good, **fields})  # type: ignore[arg-type]
+
+
+def test_stored_events_keep_their_words() -> None:
+    event = QualifiedEvent(GaussianEvent(2.0), Relation.REPLACE, Unit.user_calendar(CalendarWindow.MONTH), ("a",))
+    stored = (
+        '{"schema": "hush.event/1", "kind": "qualified", "event": {"kind": "gaussian", "noise_multiplier": 2.0}, '
+        '"relation": "replace", "unit": "user within 28 days", "assumptions": ["a"]}'
+    )
+    assert event.to_json() == stored
+    assert Event.from_json(stored) == event
+
+
+@pytest.mark.parametrize(("before", "after"), [('"replace"', '"swap"'), ('"user"', '"patient"'), ('"user"', "3")])
+def test_stored_words_that_are_unknown_are_refused(before: str, after: str) -> None:
+    stored = QualifiedEvent(GaussianEvent(2.0), Relation.REPLACE, Unit.user()).to_json()
+    with pytest.raises(InvalidArgument, match="^(relation|unit)="):
+        Event.from_json(stored.replace(before, after))

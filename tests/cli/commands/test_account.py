@@ -65,7 +65,7 @@ def test_text_says_what_is_an_estimate_and_what_was_refused(capsys: pytest.Captu
     ("content", "message"),
     [
         ("[", "text='['"),
-        ("[]", "events="),
+        ("[]", "--events="),
         ("[1]", "phase=1"),
         ('[{"noise_multiplier": NaN}]', "text='NaN'"),
         ('[{"noise_multiplier": 1, "noise_multiplier": 100}]', "field='noise_multiplier'"),
@@ -73,10 +73,10 @@ def test_text_says_what_is_an_estimate_and_what_was_refused(capsys: pytest.Captu
         ('[{"noise_multiplier": 1, "sampling": 0.1}]', "sampling=0.1"),
         ('[{"noise_multiplier": 1, "num_steps": 1.5}]', "num_steps=1.5"),
         ('[{"noise_multiplier": "1"}]', "noise_multiplier='1'"),
-        ('[{"kind": "gaussian"}]', "noise_multiplier=None"),
+        ('[{"kind": "gaussian"}]', "--noise-multiplier: expected a value"),
         ('[{"kind": "unheard-of"}]', "kind='unheard-of'"),
         ('[{"kind": "gaussian", "noise_multiplier": 1, "sigma": 2}]', "sigma=2"),
-        ('[{"kind": "composed", "events": {"kind": "gaussian"}}]', "events="),
+        ('[{"kind": "composed", "events": {"kind": "gaussian"}}]', "--events="),
     ],
 )
 def test_bad_files_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, message: str) -> None:

@@ -59,11 +59,11 @@ def test_quiet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 Refusal = tuple[tuple[object, ...], str]
 REFUSED: dict[str, Refusal] = {
     "no data": ((), "data=None"),
-    "no epsilon": (("t.csv", "--target", "y"), "epsilon=None"),
-    "no target": (("t.csv", "--epsilon", 3), "target=None"),
+    "no epsilon": (("t.csv", "--target", "y"), "--epsilon"),
+    "no target": (("t.csv", "--epsilon", 3), "--target"),
     "no such column": (("t.csv", "--target", "z", "--epsilon", 3), "one of the columns a, b, y"),
     "no such unit": (("t.csv", "--target", "y", "--unit", "who", "--epsilon", 3), "unit='who'"),
-    "no such group": (("t.csv", "--target", "y", "--group", "sex", "--epsilon", 3), "groups='sex'"),
+    "no such group": (("t.csv", "--target", "y", "--group", "sex", "--epsilon", 3), "--group='sex'"),
     "bounds of nothing": (("t.csv", "--target", "y", "--bounds", "q=0:1", "--epsilon", 3), "schema='q'"),
     "epsilon of 0": (("t.csv", "--target", "y", "--epsilon", 0), "epsilon=0"),
     "epsilon below 0": (("t.csv", "--target", "y", "--epsilon", -1), "epsilon=-1"),
@@ -75,13 +75,13 @@ REFUSED: dict[str, Refusal] = {
     "one class": (("t.csv", "--target", "y", "--epsilon", 3, "--classes", "1"), "at least two classes"),
     "no class stands out": (("one.csv", "--target", "y", "--epsilon", 3), "at least two classes"),
     "a batch too large": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "batch_size=401",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "--batch-size=401",
     ),
-    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "batch_size=0"),
-    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "num_steps=0"),
+    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "--batch-size=0"),
+    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "--num-steps=0"),
     "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 5, "--epochs", 2), "epochs=2"),
     "learning rate is no number": (
-        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "learning_rate=nan",
+        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "--learning-rate=nan",
     ),
     "momentum is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--momentum", "nan"), "momentum=nan"),
     "all held out": (("t.csv", "--target", "y", "--epsilon", 3, "--holdout", 1), "holdout=1"),
@@ -101,7 +101,7 @@ REFUSED: dict[str, Refusal] = {
     ),
     "a seed too long": (("t.csv", "--target", "y", "--epsilon", 3, "--seed", 10**20), "seed=100000000000000000000"),
     "learning rate beyond numbers": (
-        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", 1e39), "learning_rate=1e+39",
+        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", 1e39), "--learning-rate=1e+39",
     ),
     "cnn of a table": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "cnn"), "not images"),
     "no such file": (("missing.csv", "--target", "y", "--epsilon", 3), "There is no such file"),

@@ -133,7 +133,7 @@ def test_texts_that_are_not_compared_byte_by_byte_are_not_used(declared: str) ->
 def test_rows_are_units_only_by_a_row_id() -> None:
     rows = PrivateTable(columns={"x": "DOUBLE"}, unit="row", row_id=("rowid", "BIGINT"))
     assert rows.row_id == ("rowid", "BIGINT")
-    with pytest.raises(InvalidArgument, match="If each row is another person, write row"):
+    with pytest.raises(InvalidArgument, match="each row belongs to a different person, pass unit='row'"):
         PrivateTable(columns={"x": "DOUBLE"}, unit="who")
     for changes in ({"unit": "x"}, {"columns": {"row": "BIGINT"}}, {"time": "x", "window": "day"}):
         with pytest.raises(InvalidArgument, match="^unit="):

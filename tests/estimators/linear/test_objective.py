@@ -17,7 +17,7 @@ from hush.accounting import PldAccountant
 from hush.estimators import ObjectivePerturbation, PrivateLinearSVC, PrivateLogisticRegression
 from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
 from hush.estimators.linear.method import Problem
-from hush.estimators.linear.objective import joint_curvature_cost
+from hush.estimators.linear.objective import _GaussianVectorNoise, joint_curvature_cost
 from hush.estimators.linear.sums import clip_rows
 from hush.randomness import TestSource
 
@@ -85,7 +85,7 @@ def test_an_intercept_outside_the_norm_exceeds_epsilon() -> None:
 
 def test_gaussian_noise_is_calibrated_to_what_the_curvature_term_leaves() -> None:
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 50, delta=1e-6))
-    assert recipe.noise.gaussian
+    assert isinstance(recipe.noise, _GaussianVectorNoise)
     left = 1.0 - recipe.masking_epsilon - math.log1p(0.25 / recipe.ridge)
     from hush.accounting import GaussianEvent
 
@@ -110,7 +110,7 @@ def exact_delta(loss: MarginLoss, stddev: float, ridge: float, epsilon: float, p
 def test_gaussian_noise_keeps_delta_and_twins_do_not(loss: MarginLoss) -> None:
     delta, epsilon = 1e-2, 1.0
     recipe: Any = ObjectivePerturbation(curvature_share=0.5).prepare(problem(loss, 50, delta=delta, epsilon=epsilon))
-    assert recipe.noise.gaussian
+    assert isinstance(recipe.noise, _GaussianVectorNoise)
     stddev, ridge = recipe.noise.scale, recipe.ridge
     cases = [(pull, swap) for pull in (-3.0, 0.0, 1.0, 3.0) for swap in (False, True)]
     assert max(exact_delta(loss, stddev, ridge, epsilon, *case) for case in cases) <= delta

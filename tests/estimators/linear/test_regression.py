@@ -17,10 +17,9 @@ from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
 from estimators.purse import Purse
-from hush.accounting import GdpAccountant, PldAccountant
+from hush.accounting import GdpAccountant, PldAccountant, gaussian_multiplier
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import PrivateLinearRegression, PrivateMinMaxScaler, PrivateRidge
-from hush.estimators.base.estimator import noise_multiplier
 from hush.randomness import TestSource
 
 ARGUMENTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "target_bounds": (-1, 1)}
@@ -37,7 +36,7 @@ def test_scikit_learn_checks(model):
 def test_one_row_moves_the_release_by_the_stated_sensitivity(model, intercept, monkeypatch):
     x = np.random.default_rng(0).normal(size=(6, 2))
     y = np.linspace(-1, 1, 6)
-    multiplier = noise_multiplier(1.0, 1e-6)
+    multiplier = gaussian_multiplier(1.0, 1e-6)
 
     def released(rows, targets):
         estimator = model(**ARGUMENTS, fit_intercept=intercept)

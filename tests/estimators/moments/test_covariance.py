@@ -11,9 +11,9 @@ from sklearn.covariance import EmpiricalCovariance
 from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
+from hush.accounting import gaussian_multiplier
 from hush.errors import InvalidArgument
 from hush.estimators import ExponentialPCA, PrivateCovariance, Wishart
-from hush.estimators.base.estimator import noise_multiplier
 from hush.randomness import TestSource
 
 
@@ -33,7 +33,7 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(center, monkeypatch
 
     before = released(x)
     largest = max(gaussian_distance(before, released(np.vstack([x, [a, b]]))) for a in EXTREMES for b in EXTREMES)
-    assert 0.999 < largest * noise_multiplier(1.0, 1e-6) <= 1
+    assert 0.999 < largest * gaussian_multiplier(1.0, 1e-6) <= 1
 
 
 @pytest.mark.parametrize("method", [None, Wishart()], ids=["gauss", "wishart"])

@@ -8,8 +8,8 @@ import pytest
 import hush.estimators as he
 from black_box.certainty import audit
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
+from hush.accounting import gaussian_multiplier
 from hush.estimators import PrivateLDA
-from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.moments import discriminant
 from hush.estimators.moments.gram import UNIT, add_noise
 from hush.randomness import TestSource
@@ -28,7 +28,7 @@ def test_lda_has_the_stated_sensitivity(monkeypatch):
         for a in EXTREMES
         for label in (0, 1, 7)
     ]
-    assert 0.999 < max(distances) * noise_multiplier(1.0, 1e-6) <= 1
+    assert 0.999 < max(distances) * gaussian_multiplier(1.0, 1e-6) <= 1
 
 
 def exact_counts(totals, stddev, source):
@@ -76,7 +76,7 @@ def test_discriminant_analysis(monkeypatch, row):
     rows = np.array([[0.3, 0.1], [-0.2, 0.5]])
     before = gaussian_releases(monkeypatch, lambda: make().fit(rows, [0, 1]))
     after = gaussian_releases(monkeypatch, lambda: make().fit(np.vstack([rows, [row]]), [0, 1, 1]))
-    distance = gaussian_distance(before, after) * noise_multiplier(1.0, 1e-6)
+    distance = gaussian_distance(before, after) * gaussian_multiplier(1.0, 1e-6)
     assert distance <= 1 + 1e-9
     if np.linalg.norm(row) >= 1:
         assert distance > 0.99

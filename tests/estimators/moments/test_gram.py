@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import hush.estimators as he
 from estimators.neighbours import gaussian_distance, gaussian_releases
-from hush.estimators.base.estimator import noise_multiplier
+from hush.accounting import gaussian_multiplier
 from hush.estimators.moments import gram
 from hush.estimators.moments.gram import STEPS, add_symmetric_noise, clipped_gram
 from hush.randomness import TestSource
@@ -63,4 +63,4 @@ def test_the_smallest_norm_is_clipped_to(monkeypatch):
     before, after = (
         gaussian_releases(monkeypatch, lambda x=x: clone(model).fit(x)) for x in (rows, np.vstack([rows, rows]))
     )
-    assert gaussian_distance(before, after) <= 1 / noise_multiplier(1.0, 1e-6) * (1 + 1e-9)
+    assert gaussian_distance(before, after) <= 1 / gaussian_multiplier(1.0, 1e-6) * (1 + 1e-9)

@@ -12,9 +12,9 @@ from sklearn.decomposition import PCA
 import hush.estimators as he
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
+from hush.accounting import gaussian_multiplier
 from hush.errors import InvalidArgument
 from hush.estimators import ExponentialPCA, PrivatePCA, Wishart
-from hush.estimators.base.estimator import noise_multiplier
 from hush.randomness import TestSource
 
 
@@ -41,7 +41,7 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(center, monkeypatch
 
     before = released(x)
     distances = [
-        gaussian_distance(before, released(np.vstack([x, [a, b]]))) * noise_multiplier(1.0, 1e-6)
+        gaussian_distance(before, released(np.vstack([x, [a, b]]))) * gaussian_multiplier(1.0, 1e-6)
         for a in EXTREMES
         for b in EXTREMES
     ]

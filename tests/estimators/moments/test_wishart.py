@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from black_box.certainty import audit
-from hush.estimators.base.estimator import noise_multiplier
+from hush.accounting import gaussian_multiplier
 from hush.estimators.moments.wishart import WishartNoise, chi_square_delta, wishart_noise
 from hush.randomness import TestSource
 
@@ -45,7 +45,7 @@ def test_wishart_noise_is_calibrated_to_its_delta():
     shift, degrees = 1 / noise.scale, noise.degrees - 4
     assert chi_square_delta(1.0, shift, degrees) + (1 + math.e) * noise.rounding_probability <= 1e-6
     assert chi_square_delta(1.0, shift * 1.01, degrees) > 1e-6
-    assert 1 < noise.stddev / noise_multiplier(1.0, 1e-6) < 1.25
+    assert 1 < noise.stddev / gaussian_multiplier(1.0, 1e-6) < 1.25
 
 
 def test_wishart_noise_is_not_private_without_a_delta():

@@ -10,6 +10,7 @@ from hush.accounting import ComposedEvent, Event, GaussianEvent
 from hush.accounting.budget import Charge, run_sealed
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument
+from hush.guarantee import Relation, Unit
 from hush.ledger import Ledger
 from hush.ledger.accounts.earlier_charges import same_event
 
@@ -17,11 +18,11 @@ OLD, NEW = (
     ("how many rows there are is public",),
     ("the number of rows is public", "the test part is the published one"),
 )
-RELATION, UNIT = "add-or-remove", "user"
+RELATION, UNIT = Relation.ADD_OR_REMOVE, Unit.user()
 
 
 def qualified(
-    assumptions: tuple[str, ...], noise: float = 8.0, *, relation: str = RELATION, unit: str = UNIT
+    assumptions: tuple[str, ...], noise: float = 8.0, *, relation: Relation = RELATION, unit: Unit = UNIT
 ) -> QualifiedEvent:
     return QualifiedEvent(ComposedEvent((GaussianEvent(noise), GaussianEvent(9.0))), relation, unit, assumptions)
 
@@ -33,8 +34,8 @@ def qualified(
         (qualified(NEW), True),
         (qualified(()), True),
         (qualified(OLD, 8.5), False),
-        (qualified(OLD, relation="replace"), False),
-        (qualified(OLD, unit="example"), False),
+        (qualified(OLD, relation=Relation.REPLACE), False),
+        (qualified(OLD, unit=Unit.example()), False),
         (qualified(OLD).event, False),
         (ComposedEvent((qualified(OLD), GaussianEvent(2.0))), False),
     ],

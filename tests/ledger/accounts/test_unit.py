@@ -12,7 +12,7 @@ from hush.accounting import (
 )
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import CalendarWindow
+from hush.guarantee import CalendarWindow, Relation
 from hush.ledger import Ledger
 
 Opened = Callable[..., Ledger]
@@ -36,14 +36,14 @@ def test_units_and_relations_are_not_mixed(opened: Opened) -> None:
             Unit.user_calendar(CalendarWindow.MONTH),
             Unit.user_calendar(CalendarWindow.WEEK),
         ):
-            event = QualifiedEvent(LaplaceEvent(10.0), "add-or-remove", str(other))
+            event = QualifiedEvent(LaplaceEvent(10.0), Relation.ADD_OR_REMOVE, other)
             if other == own:
                 data.charge(event, purpose=FLU)
             else:
                 with pytest.raises(Unsupported, match="stated under"):
                     data.charge(event, purpose=FLU)
         with pytest.raises(Unsupported, match="stated under"):
-            data.charge(QualifiedEvent(LaplaceEvent(10.0), "replace", str(own)), purpose=FLU)
+            data.charge(QualifiedEvent(LaplaceEvent(10.0), Relation.REPLACE, own), purpose=FLU)
 
 
 def test_groups_of_users_are_no_unit_of_a_budget(opened: Opened) -> None:

@@ -12,7 +12,7 @@ from hush.errors import InvalidArgument
 from hush.ledger import Ledger
 from hush.ledger.history.composition import composition
 from hush.ledger.history.verification import read
-from hush.report.parts import written_epsilon
+from hush.report.page_parts import written_epsilon
 from ledger.ledgers import in_blocks, on_file, spend, tampering, with_people
 from report.pages import check, drawings
 
@@ -26,8 +26,8 @@ HOSTILE = [
 ]
 
 
-def page_of(ledger: Ledger, folder: Path, dataset: str | None = None) -> str:
-    ledger.export(folder / "report.html", dataset)
+def page_of(ledger: Ledger, folder: Path, budget: str | None = None) -> str:
+    ledger.export(folder / "report.html", budget)
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -74,8 +74,8 @@ def test_it_says_everything(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_what_composes_is_in_the_table(ledger: Ledger, tmp_path: Path) -> None:
     replay, _ = read(ledger.store)
-    budget = replay.datasets["patients"]
-    charges = [charge for charge in replay.charges.values() if charge.row.dataset == "patients"]
+    budget = replay.budgets["patients"]
+    charges = [charge for charge in replay.charges.values() if charge.row.budget == "patients"]
     composed = composition(budget.cap, budget.blocks[""].budget.spent, charges)
     page = check(page_of(ledger, tmp_path, "patients"))
     assert f"Composition of {composed.charges} charges" in page.text

@@ -41,8 +41,8 @@ def another_accountant(patch: pytest.MonkeyPatch, numerator: int, denominator: i
     patch.setattr(Cap, "cost", cost)
 
 
-def exact_cost(ledger: Ledger, dataset: str, *events: Event) -> Cost:
-    cap = ledger.budget(dataset).cap
+def exact_cost(ledger: Ledger, budget: str, *events: Event) -> Cost:
+    cap = ledger.budget(budget).cap
     return sum((cap.cost(event) for event in events), Cost())
 
 

@@ -40,8 +40,8 @@ def test_a_plot_shows_the_cap_and_is_left_out_where_nothing_was_charged(tmp_path
     ledger.budget("empty", epsilon=1, unit="row")
     replay, _ = read(ledger.store)
     history = spending_history(replay)
-    plot = history.plot("patients", "", replay.datasets["patients"])
+    plot = history.plot("patients", "", replay.budgets["patients"])
     assert plot is not None
     assert "The cap is 4" in str(plot)
-    assert history.plot("empty", "", replay.datasets["empty"]) is None
+    assert history.plot("empty", "", replay.budgets["empty"]) is None
     ledger.close()

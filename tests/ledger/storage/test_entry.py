@@ -10,7 +10,7 @@ from hush.accounting.budget import Cost
 from hush.ledger import Entry, EntryKind
 from hush.ledger.storage.entry import HASHED
 
-ROW = Entry(id=3, kind=EntryKind.RESERVED, dataset="patients", event="{}", purpose="a count", renyi=5, pure=7, delta=9)
+ROW = Entry(id=3, kind=EntryKind.RESERVED, budget="patients", event="{}", purpose="a count", renyi=5, pure=7, delta=9)
 
 
 def changed(name: str) -> Entry:

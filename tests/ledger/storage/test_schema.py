@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.errors import HushError, Unsupported
-from hush.ledger import Ledger, LedgerBudget
+from hush.ledger import EntryKind, Ledger, LedgerBudget
 from hush.ledger.storage import schema
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "ledger_version_2.sql"
 Opened = Callable[..., Ledger]
 
 
@@ -43,3 +46,21 @@ def test_an_older_ledger_becomes_one_of_this_version(opened: Opened, monkeypatch
         with ledger.store.reading() as connection:
             assert connection.exec_driver_sql("SELECT version FROM hush_ledger").scalar_one() == schema.VERSION
             connection.exec_driver_sql("SELECT office FROM hush_people")
+
+
+def test_a_stored_ledger_is_read_continued_and_settled(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "privacy.db")
+    database.executescript(GOLDEN.read_text())
+    database.close()
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    budget = ledger.budget("patients")
+    assert (budget.spent, budget.cap.epsilon) == (1.5, 3.0)
+    (reservation,) = budget.pending()
+    reservation.commit()
+    budget.charge(LaplaceEvent(2.0), purpose="another count")
+    assert budget.spent == 2.0
+    assert [(row.kind, row.budget) for row in ledger.entries()][:2] == [
+        (EntryKind.BUDGET, "patients"),
+        (EntryKind.COMMITTED, "patients"),
+    ]
+    assert ledger.verify("89dd79b5b9b9fc4cbae58257a7d7285bd3f5dc0a5bd65074d741f85dcdec0522").ok

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.report.drawing.svg import shortened, thinned
-from hush.report.parts import Point
+from hush.report.page_parts import Point
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=0x24F, categories=["L", "N", "Zs"])), st.floats(20, 400))

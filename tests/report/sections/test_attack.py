@@ -9,7 +9,7 @@ import pytest
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report import publishable, render
-from hush.report.parts import Html
+from hush.report.page_parts import Html
 from hush.report.sections.attack import with_audit
 
 AUDIT: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hush.report.parts import Html, Section, document, tile
+from hush.report.page_parts import Html, Section, document, tile
 
 
 def test_it_loads_nothing_and_allows_no_script() -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from hush.data import TableData, open_data
 from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
+from hush.data.tables.quoting import quote_name, quote_text
 from hush.errors import HushError, InvalidArgument
 from hush.sql import EngineFailed, table
-from hush.sql.engines.duckdb import DuckDBEngine, quote_name, quote_text
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews, exact_groups
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
@@ -129,7 +130,7 @@ def test_errors_do_not_quote_records(engine: DuckDBEngine) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing.parquet", "many*.parquet", "file.xlsx"])
-def test_sources_that_are_refused(name: str, tmp_path: Path) -> None:
+def test_data_that_are_refused(name: str, tmp_path: Path) -> None:
     if "xlsx" in name:
         (tmp_path / name).write_text("x")
     with pytest.raises(InvalidArgument, match="^data="):
@@ -201,9 +202,9 @@ def test_text_in_parquet_that_is_not_utf_8_is_missing(not_text: Path) -> None:
     engine.forget()
     assert engine.row_id("t") == ("hush_row", "BIGINT")
     assert engine.run("SELECT COUNT(DISTINCT hush_row), COUNT(note), COUNT(*) FROM t") == [(7, 4, 7)]
-    source = open_data(not_text)
-    assert isinstance(source, TableData)
-    assert source.table.texts("note").tolist() == [text or "" for text in EXPECTED_TEXTS]
+    data = open_data(not_text)
+    assert isinstance(data, TableData)
+    assert data.table.texts("note").tolist() == [text or "" for text in EXPECTED_TEXTS]
 
 
 def test_a_frame_is_known_by_its_type_and_not_by_its_values() -> None:

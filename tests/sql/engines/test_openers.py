@@ -85,7 +85,7 @@ def on_spark_frames(request: pytest.FixtureRequest) -> tuple[Any, Any]:
 
 
 # The data of the private table and of the public one, as `table` takes them.
-SOURCES: dict[str, Callable[[pytest.FixtureRequest], tuple[Any, Any]]] = {
+KINDS_OF_DATA: dict[str, Callable[[pytest.FixtureRequest], tuple[Any, Any]]] = {
     "duckdb": on_duckdb,
     "postgres address": lambda request: (request.getfixturevalue("database")[0], None),
     "postgres connection": lambda request: (request.getfixturevalue("database")[1], None),
@@ -93,12 +93,12 @@ SOURCES: dict[str, Callable[[pytest.FixtureRequest], tuple[Any, Any]]] = {
     "spark frame": on_spark_frames,
 }
 MARKS = {"duckdb": [], "postgres": [pytest.mark.postgres], "spark": [pytest.mark.spark]}
-MARKED = [pytest.param(name, marks=MARKS[name.split()[0]]) for name in SOURCES]
+MARKED = [pytest.param(name, marks=MARKS[name.split()[0]]) for name in KINDS_OF_DATA]
 
 
 @pytest.fixture(params=MARKED)
 def data(request: pytest.FixtureRequest) -> tuple[Any, Any]:
-    return SOURCES[request.param](request)
+    return KINDS_OF_DATA[request.param](request)
 
 
 def people(data: Any, **changes: Any) -> Any:

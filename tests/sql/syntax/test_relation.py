@@ -1,4 +1,4 @@
-"""The invariant of relations: each row belongs to the unit of the source that owns it, or the relation is public."""
+"""The invariant of relations: each row belongs to the unit of the table that owns it, or the relation is public."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hush.sql.syntax.relation import (
     QueryRelation,
     Scan,
     UnionAll,
+    from_items_of,
     scanned_tables,
-    sources_of,
     subqueries,
 )
 from hush.sql.write.plan import QueryPlan
@@ -49,28 +49,28 @@ def nested_in(expression: Expr | None) -> Iterator[NestedQuery]:
             yield from nested_in(operand)
 
 
-def sources_in(origin: Origin, where: Expr | None) -> Iterator[NamedRelation]:
+def from_items_in(origin: Origin, where: Expr | None) -> Iterator[NamedRelation]:
     """Yield what a FROM clause and a condition read, at any depth."""
     for clause in origins_here(origin, where):
-        for source in sources_of(clause):
-            yield source
-            yield from sources_below(source.relation)
+        for from_item in from_items_of(clause):
+            yield from_item
+            yield from from_items_below(from_item.relation)
 
 
-def sources_below(relation: QueryRelation) -> Iterator[NamedRelation]:
+def from_items_below(relation: QueryRelation) -> Iterator[NamedRelation]:
     """Yield what a relation reads, at any depth."""
     body = relation.body
     if isinstance(body, UnionAll):
         for part in body.parts:
             yield part
-            yield from sources_below(part.relation)
+            yield from from_items_below(part.relation)
     elif not isinstance(body, Scan):
-        yield from sources_in(body.origin, body.where)
+        yield from from_items_in(body.origin, body.where)
 
 
 def relations_in(plan: QueryPlan) -> Iterator[QueryRelation]:
     """Yield all relations that a plan reads."""
-    yield from (source.relation for source in sources_in(plan.origin, plan.where))
+    yield from (from_item.relation for from_item in from_items_in(plan.origin, plan.where))
 
 
 def origins_here(origin: Origin, where: Expr | None) -> list[Origin]:
@@ -89,12 +89,12 @@ def origins_in(plan: QueryPlan) -> Iterator[Origin]:
 @pytest.mark.parametrize("text", QUERIES)
 def test_a_private_join_is_on_the_unit(text: str, planned: Callable[..., QueryPlan]) -> None:
     for origin in origins_in(planned(text)):
-        private = [source for source in sources_of(origin) if source.relation.private]
+        private = [from_item for from_item in from_items_of(origin) if from_item.relation.private]
         assert (origin.owner is None) == (not private)
         assert origin.owner is None or origin.owner in private
         for join in origin.joins:
-            is_owner = join.source == origin.owner
-            assert join.on_unit == (join.source.relation.private and not is_owner)
+            is_owner = join.item == origin.owner
+            assert join.on_unit == (join.item.relation.private and not is_owner)
 
 
 @pytest.mark.parametrize("text", QUERIES)
@@ -122,14 +122,14 @@ def test_a_relation_has_the_unit_of_its_owner(text: str, planned: Callable[..., 
             owners = [part.relation for part in body.parts]
         else:
             owners = [body.origin.owner.relation] if body.origin.owner else []
-        units = {(owner.units, owner.entity) for owner in owners} or {(0, "")}
-        assert units == {(relation.units, relation.entity)}
+        units = {(owner.units, owner.id_kind) for owner in owners} or {(0, None)}
+        assert units == {(relation.units, relation.id_kind)}
 
 
 def test_aliases_are_distinct(planned: Callable[..., QueryPlan]) -> None:
     text = "SELECT COUNT(*) FROM people p JOIN people q ON p.user_id = q.user_id JOIN orders o ON p.user_id = o.uid"
     origin = planned(text).origin
-    aliases = [origin.first.alias, *(join.source.alias for join in origin.joins)]
+    aliases = [origin.first.alias, *(join.item.alias for join in origin.joins)]
     assert len(set(aliases)) == 3
 
 
@@ -141,7 +141,7 @@ def test_subqueries_come_once_and_after_what_they_read(text: str, planned: Calla
     assert len(set(ordered)) == len(ordered)
     for index, relation in enumerate(subqueries(plan.origin, plan.where)):
         assert not isinstance(relation.body, Scan)
-        below = {source.relation.name for source in sources_below(relation)} - {""}
+        below = {from_item.relation.name for from_item in from_items_below(relation)} - {""}
         assert below <= set(ordered[:index])
 
 

@@ -26,7 +26,7 @@ from hush.training import (
     Poisson,
     ShuffledEpochs,
 )
-from hush.training.plan.samplers import poisson_sample
+from hush.training.plan.draws import poisson_sample
 from training.sums import data, run
 
 KEY = bytes(range(32))

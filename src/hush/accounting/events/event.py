@@ -1,6 +1,6 @@
 """The base class of events, and their JSON form (schema ``hush.event/1``).
 
-event   a frozen dataclass; its fields are numbers, strings, events, or tuples of these
+event   a frozen dataclass; its fields are numbers, strings, a relation, a unit, events, or tuples of these
 plain   nested dictionaries with a "kind" (`encode_event`, `decode_event`)
 JSON    the plain form with a schema, which ledgers and run folders store
 """
@@ -13,6 +13,7 @@ from dataclasses import MISSING, fields
 from typing import Any, ClassVar
 
 from hush.errors import InvalidArgument, check_instance
+from hush.guarantee import Relation, Unit
 from hush.strict_json import parse
 
 SCHEMA = "hush.event/1"
@@ -73,6 +74,8 @@ def encode_event(event: Event) -> dict[str, Any]:
             value = encode_event(value)
         elif isinstance(value, tuple):
             value = [encode_event(part) if isinstance(part, Event) else part for part in value]
+        elif isinstance(value, Relation | Unit):
+            value = str(value)
         data[field.name] = value
     return data
 
@@ -99,7 +102,19 @@ def decode_event(data: object) -> Event:
     if "events" in values:
         check_instance("events", values["events"], list)
         values["events"] = tuple(decode_event(part) for part in values["events"])
+    if "relation" in values:
+        values["relation"] = _decode_relation(values["relation"])
+    if "unit" in values:
+        check_instance("unit", values["unit"], str)
+        values["unit"] = Unit.from_text(values["unit"])
     if "assumptions" in values:
         check_instance("assumptions", values["assumptions"], list)
         values["assumptions"] = tuple(values["assumptions"])
     return cls(**values)
+
+
+def _decode_relation(word: object) -> Relation:
+    words = [relation.value for relation in Relation]
+    if word not in words:
+        raise InvalidArgument("relation", word, " or ".join(words))
+    return Relation(word)

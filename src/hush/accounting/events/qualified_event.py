@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from hush.accounting.events.event import Event
-from hush.errors import InvalidArgument, Unsupported, check_instance
+from hush.errors import Unsupported, check_instance
 from hush.guarantee import Relation, Unit
 
 
@@ -20,17 +20,15 @@ class QualifiedEvent(Event):
 
     kind: ClassVar[str] = "qualified"
     event: Event
-    relation: str
-    unit: str
+    relation: Relation
+    unit: Unit
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
-        names = [relation.value for relation in Relation]
-        if self.relation not in names:
-            raise InvalidArgument("relation", self.relation, " or ".join(names))
-        check_instance("unit", self.unit, str, "As Unit prints: example, user, ...")
+        check_instance("relation", self.relation, Relation, "Such as Relation.ADD_OR_REMOVE")
+        check_instance("unit", self.unit, Unit, "Such as Unit.user()")
         check_instance("assumptions", self.assumptions, tuple, "Pass a tuple of sentences, or () for none")
         for sentence in self.assumptions:
             check_instance("assumptions", sentence, str)
@@ -41,9 +39,9 @@ def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tu
     if isinstance(event, QualifiedEvent):
         # A sensitivity under one relation proves nothing under another: a replacement can move a sum twice as far as a
         # removal. A group is a type of its own, so no factor is guessed here.
-        if (event.relation, event.unit) != (relation.value, str(unit)):
+        if (event.relation, event.unit) != (relation, unit):
             raise Unsupported(
-                f"{event.event.kind}: stated under {event.relation} per {event.unit}, but this accounts for "
+                f"{event.event.kind}: stated under {event.relation.value} per {event.unit}, but this accounts for "
                 f"{relation.value} per {unit}",
                 "Configure the mechanism and the accountant with the same relation and unit",
             )

@@ -11,7 +11,7 @@ import numpy as np
 from hush.audit.bounds.roc import Roc
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
-from hush.report.parts import WIDTH, Html, Scale, drawing, grid_x, grid_y, join, svg_document, tag
+from hush.report.page_parts import WIDTH, Html, Scale, drawing, grid_x, grid_y, join, svg_document, tag
 
 _MAX_CURVES = 3  # the page's style sheet has colours and dashes for three
 _NUM_POINTS = 300
@@ -108,6 +108,6 @@ def _legend_entry(row: int, label: str, class_: str) -> Html:
 
 def _description(curves: Mapping[str, Roc], claimed: Guarantee | None) -> str:
     """Return the text alternative of the drawing."""
-    rates = "; ".join(f"{label} reaches {roc.tpr_at(0.01):.1%} at 1 %" for label, roc in curves.items())
-    limit = "" if claimed is None else f" The claim allows {claimed.max_tpr(0.01):.1%} there."
+    rates = "; ".join(f"{label} reaches {100 * roc.tpr_at(0.01):.1f} % at 1 %" for label, roc in curves.items())
+    limit = "" if claimed is None else f" The claim allows {100 * claimed.max_tpr(0.01):.1f} % there."
     return f"True positive rates against false positive rates: {rates}.{limit}"

@@ -79,6 +79,7 @@ class ClassifierAttack:
         )
         # Solve P(above) + tie P(equal) = probability on the other input.
         tie = min(max((self.probability - above[1]) / equal[1], 0.0), 1.0) if equal[1] else 1.0
+        # Expected counts: coins decide ties only when fresh outputs are counted.
         hits = [(more + tie * same) * len(other) for more, same in zip(above, equal, strict=True)]
         return OutputSet(
             score=score,
@@ -148,6 +149,7 @@ class HockeyStick:
         return EventCounts(events, delta, coins)
 
     def _event(self, score: OutputScore, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
+        # Swapping the inputs turns ln p / q into ln q / p, its negative.
         ordered = [-values for values in reversed(scores)] if swapped else list(scores)
         threshold = max(self._thresholds(ordered), key=lambda candidate: _promise(ordered, candidate, delta))
         return OutputSet(

@@ -48,6 +48,7 @@ def encode(output: Any) -> list[float]:
 
 def fingerprint(text: str | bytes) -> int:
     """Return a hash of a text, below 2^32."""
+    # Not Python's hash, which has another salt in every process: a threshold has to mean the same later on.
     return int.from_bytes(blake2b(text.encode() if isinstance(text, str) else text, digest_size=4).digest(), "big")
 
 
@@ -55,6 +56,7 @@ def _structure(kinds: list[str]) -> str:
     """Return the structure as one line, without the length of a flat sequence whose entries share one type."""
     inner = kinds[1:-1]
     if len(set(inner)) == 1 and not inner[0].startswith(("<", ">")) and kinds[0].startswith("<"):
+        # Otherwise every length would be a type of its own, and no threshold on lengths could be learned.
         kinds = [kinds[0], inner[0], "*", kinds[-1]]
     return " ".join(kinds)
 
@@ -69,6 +71,7 @@ def _numbers(output: Any, kinds: list[str]) -> Iterator[float]:
     elif isinstance(output, Mapping):
         yield from _collection_numbers([part for item in output.items() for part in item], name, kinds)
     elif isinstance(output, Set):
+        # A set's order is Python's own. Sorted, equal sets have equal numbers.
         yield from _collection_numbers(sorted(output, key=repr), name, kinds)
     elif isinstance(output, Sequence) and not isinstance(output, str | bytes):
         yield from _collection_numbers(output, name, kinds)

@@ -49,6 +49,8 @@ class OutputSet:
         """Count the scores that are inside the set."""
         if self.tie == 1:
             return int(np.count_nonzero(scores >= self.threshold if self.above else scores <= self.threshold))
+        # A coin of its own for each output at the threshold makes the event one of a larger probability space, in which
+        # the runs stay independent.
         inside = np.count_nonzero(scores > self.threshold if self.above else scores < self.threshold)
         ties = int(np.count_nonzero(scores == self.threshold)) if self.tie else 0
         return int(inside) + int(coins.binomial(ties, self.tie))
@@ -145,4 +147,5 @@ def best_events(name: str, score: OutputScore, first: Rows, second: Rows, delta:
 
 def promise_of(hits: float, other_hits: float, samples: int, delta: float) -> float:
     """Return the bound that an event with these search counts would have, to compare it with others."""
+    # Rounded, because a promise ranks events and may be off by a count.
     return float(epsilon_bounds(round(hits), round(other_hits), samples, delta, _RANKING_ERROR))

@@ -62,6 +62,7 @@ def patterns(length: int, *, change: float = 1.0, one_entry: bool = False) -> di
         "all below": (ones, 0 * ones),
         "X shape": (is_left.astype(np.float64), 1.0 - is_left),
     }
+    # The first two patterns differ in one entry only.
     names = list(pairs)[:2] if one_entry else list(pairs)
     return {name: (change * pairs[name][0], change * pairs[name][1]) for name in names}
 
@@ -131,6 +132,7 @@ def audit_worst_neighbours(
 
     def promise(pair: Inputs) -> float:
         neighbours = NeighbourPair(mechanism=mechanism, first=pair[0], second=pair[1], source=source)
+        # Only the promise is kept. What was learned here is learned again on other outputs of the final pair.
         return learn_from(neighbours, attack, search_samples, delta)[0].promise
 
     # Search outputs only: nothing of this is used for the bound.

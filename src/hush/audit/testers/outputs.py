@@ -83,6 +83,7 @@ class NeighbourPair:
 
     def blocks(self, samples: int, width: int) -> Iterator[tuple[Rows, Rows]]:
         """Yield the outputs of ``samples`` runs on each input, block by block, with ``width`` columns."""
+        # Every block is drawn anew and seen once, so counts over blocks are counts over independent runs.
         for start in range(0, samples, _BLOCK_ROWS):
             count = min(_BLOCK_ROWS, samples - start)
             first, second = (with_width(self._rows(data, count), width) for data in (self.first, self.second))
@@ -91,6 +92,7 @@ class NeighbourPair:
     def _raise_if_always_failing(self) -> None:
         if isinstance(self.mechanism, Batched):
             return
+        # On both inputs: a mechanism that fails on one of them only reveals which one it got, which is a finding.
         for _ in range(_ATTEMPTS):
             for data in (self.first, self.second):
                 output = _run_once(self.mechanism, data, self.source)
@@ -135,6 +137,7 @@ def _batch_rows(drawn: Any, count: int) -> Rows:
     if batch.ndim == 0 or len(batch) != count:
         raise InvalidArgument("draw", batch.shape, "one row, or one number, for each run")
     if batch.dtype.kind == "c":
+        # A reader sees both parts of a complex number, and so must the attack.
         batch = np.stack([batch.real, batch.imag], axis=-1)
     int64 = batch.dtype.kind in "iu" and batch.dtype.itemsize == 8 and batch.size > 0
     if (

@@ -95,6 +95,7 @@ def audit_mechanism(
     """
     check_count("samples", samples, minimum=2)
     check_delta("delta", delta)
+    # Bonferroni over the audits of which this one is reported.
     error = (1 - check_confidence(confidence)) / check_count("num_trials", num_trials)
     default_samples = min(samples, _MAX_SEARCH_SAMPLES)
     search_samples = check_count("search_samples", default_samples if search_samples is None else search_samples)
@@ -126,5 +127,6 @@ def audit_mechanism(
 def learn_from(pair: NeighbourPair, attack: Attack, samples: int, delta: float) -> tuple[Certifier, int]:
     """Let an attack learn from search outputs. Return its hypothesis and the number of columns of the outputs."""
     first, second = pair.draw(samples)
+    # The attack's coins come from the mechanism's source, so that a test source makes the whole audit repeatable.
     coins = np.random.default_rng(pair.source.words(4))
     return attack.learn(first, second, delta, coins), first.shape[1]

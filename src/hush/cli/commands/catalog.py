@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hush.cli.template_file import write_template
 from hush.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
@@ -54,17 +55,7 @@ def _init(options: argparse.Namespace) -> None:
             raise InvalidArgument("table", options.table, "none for files", "A file's name is its table's name")
         folder = Path() if options.output is None else Path(options.output).parent
         text = catalog_template(_files(options.data, folder))
-    if options.output is None:
-        print(text, end="")
-        return
-    try:
-        with Path(options.output).open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InvalidArgument("output", options.output, "a file that does not exist yet") from None
-    except OSError as error:
-        raise InvalidArgument("output", options.output, "a file that can be written", error.strerror or "") from None
-    print(f"Written to {options.output}. Fill in what is public, then run hush catalog check {options.output}")
+    write_template(text, options.output, "hush catalog check")
 
 
 def _files(names: list[str], folder: Path) -> dict[str, TemplateTable]:

@@ -219,7 +219,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
     row = reservation.row
     return {
         "id": row.id,
-        "budget": row.dataset,
+        "budget": row.budget,
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,

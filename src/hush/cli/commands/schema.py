@@ -7,10 +7,9 @@ in counts as public, and `hush train` learns the rest privately.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from hush.cli.settings import add_settings
-from hush.errors import InvalidArgument
+from hush.cli.template_file import write_template
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,14 +36,4 @@ def run(options: argparse.Namespace) -> None:
         delimiter=options.delimiter,
     )
     text = template(data).to_json()
-    if options.output is None:
-        print(text, end="")
-        return
-    try:
-        with Path(options.output).open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InvalidArgument("output", options.output, "a file that does not exist yet") from None
-    except OSError as error:
-        raise InvalidArgument("output", options.output, "a file that can be written", error.strerror or "") from None
-    print(f"Written to {options.output}. Fill in what is public, then run hush train --schema {options.output}")
+    write_template(text, options.output, "hush train --schema")

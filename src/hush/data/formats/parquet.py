@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hush.data.tables.quoting import quote_name, quote_text
 from hush.data.tables.table import connect, redact_errors
 from hush.errors import InvalidArgument
 
@@ -28,7 +29,7 @@ class ParquetFile:
     def __init__(self, path: Path) -> None:
         """Read the footer."""
         self.path = path
-        self._location = quoted(plain_path(path))
+        self._location = quote_text(plain_path(path))
         with redact_errors(path.name):
             rows = connect().execute(f"DESCRIBE {self.query()}").fetchall()
         self.columns, self.types = [str(row[0]) for row in rows], [str(row[1]) for row in rows]
@@ -54,7 +55,7 @@ class ParquetFile:
         texts = [column for column, declared in zip(self.columns, self.types, strict=True) if declared == "VARCHAR"]
         connection.execute(f"CREATE TEMP TABLE {table} (place INTEGER, line BIGINT)")
         for place, column in enumerate(texts):
-            name = _quoted_name(column)
+            name = quote_name(column)
             connection.execute(
                 f"INSERT INTO {table} SELECT {place}, {_ROW_NUMBER} FROM {self._reading('replace')} AS a "
                 f"JOIN {self._reading('ignore')} AS b USING ({_ROW_NUMBER}) WHERE a.{name} <> b.{name}"
@@ -64,7 +65,7 @@ class ParquetFile:
     def _items(self, texts: list[str], table: str, row_id: str | None) -> str:
         items = []
         for column in self.columns:
-            name = _quoted_name(column)
+            name = quote_name(column)
             if column in texts:
                 places = f"(SELECT line FROM {table} WHERE place = {texts.index(column)})"
                 items.append(f"CASE WHEN {_ROW_NUMBER} NOT IN {places} THEN {name} END AS {name}")
@@ -81,12 +82,3 @@ def plain_path(path: Path) -> str:
     if any(character in str(path) for character in "*?[]{}"):
         raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "Rename the file")
     return str(path.resolve())
-
-
-def quoted(text: str) -> str:
-    """Return a text constant."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _quoted_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

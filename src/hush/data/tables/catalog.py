@@ -167,7 +167,6 @@ class PrivateTable:
             or ``row`` if there is no such column and each row is a unit of its own. ``row_id`` is then needed.
         time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
-        entity: What the unit column identifies. Only tables of the same entity are joined on their units.
         bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
         keys: The values of each column that queries group by. All of them are reported, whether or not they occur.
         required: Columns whose missing values count as the middle of their bounds. AVG then shares the count of
@@ -184,7 +183,6 @@ class PrivateTable:
     unit: str | Through
     time: str | None = None
     window: str | None = None
-    entity: str = "user"
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
@@ -273,7 +271,7 @@ def _existing(argument: str, name: str, columns: Mapping[str, str]) -> str:
     if len(columns) == 1:
         advice.append(header)
     if argument == "unit":
-        advice.append(f"If each row is another person, write {ROW}")
+        advice.append(f"If each row belongs to a different person, pass unit={ROW!r}")
     raise InvalidArgument(argument, name, "a column of the table", *advice)
 
 

@@ -14,7 +14,7 @@ A fit that fails, or that the budget refuses, leaves the estimator unfitted (`Sh
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from hush.accounting import Event, calibrate_noise, events
+from hush.accounting import Event, events
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.estimators.base.labels import check_classes, label_column, numeric_labels, redact_cells, to_class_indices
@@ -166,7 +166,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
             method=type(self).__name__,
             assumptions=stated,
         )
-        return guarantee, events.QualifiedEvent(event, self._relation.value, str(self._unit), stated)
+        return guarantee, events.QualifiedEvent(event, self._relation, self._unit, stated)
 
     def _rows(self, X: Any, *, reset: bool = True, missing: bool | None = None) -> Floats:
         """Return X as rows of floats, or refuse it because of its type or shape.
@@ -244,9 +244,3 @@ def blame_epsilon(epsilon: float, build: Callable[[], _Plan]) -> _Plan:
     expected = "a larger value, or fewer features" if epsilon < 1 else "a smaller value"
     advice = "The noise is too large to compute exactly" if epsilon < 1 else "The noise could not hide rounding errors"
     raise InvalidArgument("epsilon", float(epsilon), expected, advice)
-
-
-@lru_cache(maxsize=256)
-def noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier of a single Gaussian release that is (epsilon, delta)-private."""
-    return calibrate_noise(epsilon=epsilon, delta=delta)

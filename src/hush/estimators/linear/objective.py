@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import helmert
 
-from hush.accounting import ApproximateDPEvent, Event
+from hush.accounting import ApproximateDPEvent, Event, gaussian_multiplier
 from hush.errors import InvalidArgument, check_positive
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
 from hush.estimators.linear.minimum import minimise, minimise_jointly
 from hush.estimators.linear.noise import gaussian_vector, mask_error, spherical_vector
@@ -102,7 +103,7 @@ class ObjectivePerturbation(LinearMethod):
             return curvature / math.expm1(noise_epsilon * share)
 
         def noise(ridge: float) -> _ObjectiveNoise:
-            return _ObjectiveNoise.smallest(noise_epsilon - curvature_cost(curvature, ridge), delta, problem.dimension)
+            return _smallest_noise(noise_epsilon - curvature_cost(curvature, ridge), delta, problem.dimension)
 
         ridge = self._ridge(smallest_ridge, noise, problem.regularization, EXPECTED_NORM)
         masking_epsilon = _masking_epsilon(epsilon, noise(ridge), problem)
@@ -117,11 +118,8 @@ class ObjectivePerturbation(LinearMethod):
             return 1 / (classes * math.expm1(noise_epsilon * share / (classes - 1)))
 
         def noise(ridge: float) -> _ObjectiveNoise:
-            return _ObjectiveNoise(
-                round_up(JOINT_SENSITIVITY / round_down(noise_epsilon - joint_curvature_cost(classes, ridge))),
-                False,
-                size,
-            )
+            remaining_epsilon = round_down(noise_epsilon - joint_curvature_cost(classes, ridge))
+            return _SphericalNoise(round_up(JOINT_SENSITIVITY / remaining_epsilon), size)
 
         # A margin between two classes is the difference of their scores, so each vector has half its length.
         ridge = self._ridge(smallest_ridge, noise, problem.regularization, EXPECTED_NORM * math.sqrt(classes) / 2)
@@ -182,31 +180,53 @@ def curvature_cost(curvature: float, ridge: float) -> float:
     return round_up(math.log1p(curvature / ridge))
 
 
+class _ObjectiveNoise(Protocol):
+    """The distribution of b."""
+
+    @property
+    def expected_norm(self) -> float: ...
+
+    def draw(self, source: RandomSource) -> tuple[Floats, float]: ...
+
+
 @dataclass(frozen=True, slots=True)
-class _ObjectiveNoise:
-    """The distribution of b: Gaussian, or density ~ e^(-|b| / scale)."""
+class _SphericalNoise:
+    """Density ~ e^(-|b| / scale)."""
 
     scale: float
-    gaussian: bool
     size: int
-
-    @staticmethod
-    def smallest(epsilon: float, delta: float, size: int) -> _ObjectiveNoise:
-        """Return the noise of smaller expected norm. The choice depends on public numbers only."""
-        # Scale 1 / epsilon: a shift of b by 1 changes ln of the density by at most epsilon.
-        spherical = _ObjectiveNoise(round_up(1 / round_down(epsilon)), False, size)
-        if not delta > 0:
-            return spherical
-        gaussian = _ObjectiveNoise(round_up(noise_multiplier(round_down(epsilon), delta)), True, size)
-        return min(spherical, gaussian, key=lambda noise: noise.expected_norm)
 
     @property
     def expected_norm(self) -> float:
-        # A Gaussian vector has norm of about sqrt(d); the norm of the other has the mean d.
-        return self.scale * (math.sqrt(self.size) if self.gaussian else self.size)
+        return self.scale * self.size  # |b| has a gamma distribution of this shape
 
     def draw(self, source: RandomSource) -> tuple[Floats, float]:
-        return (gaussian_vector if self.gaussian else spherical_vector)(source, self.scale, self.size)
+        return spherical_vector(source, self.scale, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _GaussianVectorNoise:
+    """Independent Gaussian coordinates, of standard deviation ``scale``."""
+
+    scale: float
+    size: int
+
+    @property
+    def expected_norm(self) -> float:
+        return self.scale * math.sqrt(self.size)  # up to a factor that tends to 1
+
+    def draw(self, source: RandomSource) -> tuple[Floats, float]:
+        return gaussian_vector(source, self.scale, self.size)
+
+
+def _smallest_noise(epsilon: float, delta: float, size: int) -> _ObjectiveNoise:
+    """Return the noise of smaller expected norm. The choice depends on public numbers only."""
+    # Scale 1 / epsilon: a shift of b by 1 changes ln of the density by at most epsilon.
+    spherical: _ObjectiveNoise = _SphericalNoise(round_up(1 / round_down(epsilon)), size)
+    if not delta > 0:
+        return spherical
+    gaussian: _ObjectiveNoise = _GaussianVectorNoise(round_up(gaussian_multiplier(round_down(epsilon), delta)), size)
+    return min(spherical, gaussian, key=lambda noise: noise.expected_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

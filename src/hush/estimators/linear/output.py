@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, events
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, events, gaussian_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
 from hush.estimators.linear.minimum import minimise
 from hush.estimators.linear.noise import mask_error, spherical_vector
@@ -90,7 +90,7 @@ class PerturbedRecipe(LinearRecipe):
 
     def multiplier(self) -> float:
         """Return the noise multiplier of the Gaussian noise on the weights."""
-        return noise_multiplier(self.weights_epsilon, self.problem.delta)
+        return gaussian_multiplier(self.weights_epsilon, self.problem.delta)
 
     def count(self, count: int, source: RandomSource) -> int:
         """Return the noisy number of rows, at least 1."""

@@ -22,8 +22,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from hush.accounting import gaussian_multiplier
 from hush.errors import InvalidArgument
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.randomness import MAX_SCALE, RandomSource, floored_gaussian
 
 STEPS = 1 << 16  # fixed-point steps in a norm of 1
@@ -123,7 +124,7 @@ def check_noise(epsilon: float, delta: float, smallest_share: float) -> float:
         delta: Failure probability of the release.
         smallest_share: Smallest share of the squared sensitivity of any part. That part gets the largest noise.
     """
-    multiplier = noise_multiplier(float(epsilon), float(delta))
+    multiplier = gaussian_multiplier(float(epsilon), float(delta))
     if not multiplier / math.sqrt(smallest_share) * UNIT * _ROUND_UP <= MAX_SCALE:
         raise InvalidArgument(
             "epsilon",

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import ComposedEvent, Event, SelfComposedEvent, events
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.accounting import ComposedEvent, Event, SelfComposedEvent, events, gaussian_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.estimators.moments.bingham import bingham
 from hush.estimators.moments.gram import STEPS, UNIT, add_noise, add_symmetric_noise, check_noise, clipped_gram
 from hush.estimators.moments.wishart import wishart_noise
@@ -174,7 +174,7 @@ class AnalyzeGauss(CovarianceMethod):
     ) -> SecondMoments:
         """Release the matrix, the mean and the count."""
         totals = _totals(rows, norm, center, 1.0, STEPS)
-        size, multiplier = len(totals) - 1, noise_multiplier(epsilon, delta)
+        size, multiplier = len(totals) - 1, gaussian_multiplier(epsilon, delta)
         # A part with share s of the squared sensitivity gets noise multiplier / sqrt(s). Without a sum to release,
         # the matrix takes its share.
         stddev = multiplier / math.sqrt(_SECOND if center is None else _SECOND + _FIRST)

@@ -36,8 +36,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc
 
+from hush.accounting import gaussian_multiplier
 from hush.errors import InvalidArgument
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.estimators.moments.gram import UNIT
 from hush.randomness import RandomSource, floored_gaussian
 
@@ -138,7 +139,7 @@ class WishartNoise:
 @lru_cache(maxsize=64)
 def wishart_noise(size: int, epsilon: float, delta: float) -> WishartNoise:
     """Return (epsilon, delta) noise for sums of x x' with |x| <= 1, at most a quarter above the Gaussian noise."""
-    max_stddev = noise_multiplier(epsilon, delta) * _MAX_RATIO
+    max_stddev = gaussian_multiplier(epsilon, delta) * _MAX_RATIO
     # Double the degrees of freedom until the noise is close enough to the Gaussian.
     degrees = 256
     while degrees <= _MAX_DEGREES:

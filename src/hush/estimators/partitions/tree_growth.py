@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.estimators.base.estimator import Floats, noise_multiplier
+from hush.accounting import gaussian_multiplier
+from hush.estimators.base.estimator import Floats
 from hush.estimators.partitions.kmeans import uniform
 from hush.randomness import RandomSource
 from hush.statistics import Block, LaplaceNoise, NoisePlan, plan_noise
@@ -62,7 +63,7 @@ class ForestShape:
             trees: Number of trees, or None.
             depth: Depth of each tree, or None.
         """
-        multiplier = noise_multiplier(epsilon, delta) if delta > 0 else math.inf
+        multiplier = gaussian_multiplier(epsilon, delta) if delta > 0 else math.inf
 
         def deviation(num_counts: float) -> float:
             # Standard deviation of Laplace noise of scale n / epsilon, or of Gaussian noise for a norm of sqrt(n).

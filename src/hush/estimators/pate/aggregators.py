@@ -23,9 +23,9 @@ from hush.accounting import (
     LaplaceEvent,
     SelfComposedEvent,
     calibrate_count,
+    gaussian_multiplier,
 )
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.pate.noise import (
     MAX_TEACHERS,
     Counts,
@@ -217,7 +217,7 @@ class _GaussianAggregator(VoteAggregator):
         """Plan all queries if (epsilon, delta) allow them, otherwise a filter that stops them on the way."""
         check_count("num_queries", num_queries)
         # n Gaussian mechanisms of mu_1 ... mu_n are one of sqrt(sum mu_i^2) (Dong, Roth & Su 2022, Corollary 2).
-        multiplier = noise_multiplier(float(epsilon), float(delta))
+        multiplier = gaussian_multiplier(float(epsilon), float(delta))
         # In exact fractions: mu^2 of (epsilon, delta), and of the queries.
         allowed = Fraction(1) / Fraction(multiplier) ** 2
         query_cost = self.check_cost + self.answer_cost

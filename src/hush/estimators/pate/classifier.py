@@ -172,9 +172,11 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
         plan = self._plan_queries(len(questions))
         event, unit = self._event(plan, source, units)
         guarantee = PldAccountant(unit=unit).compose(event).guarantee(self.delta)
+        # Before any teacher is trained: a budget that is too small must refuse without having looked at the data.
         reservation = self._reserve(event)
         student, answers, cost = self._train(private, questions, len(classes), plan, source)
         if reservation is not None:
+            # Nothing is published before this: the student and the labels stand for releases.
             reservation.commit()
         self.classes_ = classes
         self.student_, self.data_dependent_ = student, cost
@@ -185,15 +187,17 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
 
     def _plan_queries(self, num_queries: int) -> VotePlan:
         """Plan the queries within epsilon and delta, minus what the report costs."""
+        # Basic composition: the epsilons and deltas of answers and report add up.
         report_budget = (0.0, 0.0) if self.report is None else (self.report.epsilon, self.report.delta)
         epsilon, delta = self.epsilon - report_budget[0], self.delta - report_budget[1]
         return self.aggregator.plan(num_queries, epsilon=epsilon, delta=delta)
 
     def _event(self, plan: VotePlan, source: RandomSource, units: Any) -> tuple[Event, Unit]:
+        # The planned event is charged, not what was used: how much that is depends on the votes.
         event = plan.event if self.report is None else ComposedEvent((plan.event, self.report.event))
         unit = Unit.example() if units is None else Unit.user()
         assumptions = (_ASSUMPTION, *assumptions_of(source))
-        return QualifiedEvent(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions), unit
+        return QualifiedEvent(event, Relation.ADD_OR_REMOVE, unit, assumptions), unit
 
     def _reserve(self, event: Event) -> Any:
         if self.budget is None:
@@ -215,6 +219,7 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
             num_classes=num_classes,
             n_jobs=self.n_jobs,
         )
+        # The votes are private. What leaves are noisy answers, and a student that sees nothing else (post-processing).
         student, answers = ask_and_teach(
             self.student,
             questions,

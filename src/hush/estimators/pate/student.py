@@ -47,10 +47,13 @@ def ask_and_teach(
         answers = aggregator.answer(
             counts[part], source, limit=remaining, predictions=predictions, num_teachers=num_teachers
         )
+        # What a round spent depends on its outcomes. The next one gets the rest, so the filter covers all rounds at
+        # once.
         remaining -= answers.spent
         rounds.append(answers)
         labels = np.concatenate([answered.labels for answered in rounds])
         fitted = _fit_student(student, questions, labels, semi_supervised=semi_supervised)
+        # The budget is used up, and stays so.
         if answers.num_asked < len(part):
             break
     return fitted, _join_rounds(rounds, *counts.shape)
@@ -58,12 +61,15 @@ def ask_and_teach(
 
 def _fit_student(student: Any, questions: Any, labels: Labels, *, semi_supervised: bool) -> Any:
     """Return a student trained on the answers so far. It sees only public rows and released answers."""
+    # Queries without an answer are known from the release, so leaving them out reveals nothing more.
     known = labels >= 0
     if len(np.unique(labels[known])) < 2:
         warnings.warn("the answers have fewer than two classes: the student always predicts the same", stacklevel=5)
+        # Estimators refuse to fit a single class.
         constant = int(labels[known][0]) if known.any() else 0
         return DummyClassifier(strategy="constant", constant=constant).fit(questions[:1], [constant])
     if semi_supervised:
+        # -1 is how scikit-learn's semi-supervised estimators mark rows without a label.
         padded = np.full(len(questions), -1, dtype=np.int64)
         padded[: len(labels)] = labels
         return new_estimator(student).fit(questions, padded)
@@ -75,6 +81,7 @@ def probabilities(student: Any, rows: Any, num_classes: int) -> NDArray[np.float
     if not hasattr(student, "predict_proba"):
         raise InvalidArgument("student", student, "an estimator with predict_proba", "InteractiveGNMax needs it")
     columns: NDArray[np.float64] = np.zeros((len(rows), num_classes), dtype=np.float64)
+    # A class that was never an answer has no column in the student's own output.
     columns[:, np.asarray(student.classes_, dtype=np.int64)] = student.predict_proba(rows)
     return columns
 

@@ -33,6 +33,7 @@ def assign_rows(num_rows: int, units: Any, num_teachers: int, source: RandomSour
     An independent coin assigns every unit to a teacher, so adding or removing one unit leaves all others where they
     are.
     """
+    # One coin for each unit, whatever the number of its rows: they all go to the same teacher.
     unit_numbers = np.arange(num_rows) if units is None else np.unique(units, return_inverse=True)[1].ravel()
     teachers = uniform_below(source, num_teachers, int(unit_numbers.max(initial=-1)) + 1)[unit_numbers]
     order = np.argsort(teachers, kind="stable")
@@ -54,10 +55,12 @@ def vote(teacher: Callable[[], Any] | Any, x: Any, y: NDArray[np.int64], public:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             predicted = np.asarray(new_estimator(teacher).fit(x, y).predict(public), dtype=np.float64)
+    # Whether and how a teacher fails depends on its private rows.
     except (Exception, SystemExit):
         return abstention
     if predicted.shape != abstention.shape:
         return abstention
+    # A number outside the classes would count in another column.
     known = np.isin(predicted, np.arange(num_classes))
     return np.where(known, np.where(known, predicted, 0), ABSTAINS).astype(np.int32)
 

@@ -252,7 +252,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         epsilon = accountant.compose(event).epsilon(float(self.delta))
         if not epsilon < math.inf:
             raise InvalidArgument("delta", self.delta, "at least the sum of the deltas of all fits")
-        qualified = events.QualifiedEvent(event, RELATION.value, str(UNIT), stated)
+        qualified = events.QualifiedEvent(event, RELATION, UNIT, stated)
         if self.budget is not None:
             charge = Charge(event=qualified, purpose="PrivateGridSearch", delta=float(self.delta) or None)
             self.budget.reserve(charge).commit()

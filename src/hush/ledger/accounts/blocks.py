@@ -53,38 +53,38 @@ def microseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1_000_000)
 
 
-def open_block(connection: sa.Connection, dataset: str, block: str, cap: Cap, details: dict[str, Any]) -> None:
+def open_block(connection: sa.Connection, budget: str, block: str, cap: Cap, details: dict[str, Any]) -> None:
     """Insert a block's budget. Analysts who have a share of the other blocks get the same share of this one."""
     limits = {f"most_{name}": getattr(cap.limit, name) for name in ("renyi", "pure", "delta")}
     connection.execute(
-        schema.budgets.insert().values(dataset=dataset, block=block, expires=details.get("expires"), **limits)
+        schema.budgets.insert().values(budget=budget, block=block, expires=details.get("expires"), **limits)
     )
     shares = connection.execute(
-        sa.select(schema.shares.c.name, schema.shares.c.millionths).where(schema.shares.c.dataset == dataset).distinct()
+        sa.select(schema.shares.c.name, schema.shares.c.millionths).where(schema.shares.c.budget == budget).distinct()
     ).all()
     for name, millionths in shares:
-        connection.execute(schema.shares.insert().values(_share(dataset, block, name, millionths, cap)))
+        connection.execute(schema.shares.insert().values(_share(budget, block, name, millionths, cap)))
 
 
-def set_share(connection: sa.Connection, dataset: str, name: str, percent: int, cap: Cap) -> None:
+def set_share(connection: sa.Connection, budget: str, name: str, percent: int, cap: Cap) -> None:
     """Insert or update an analyst's share of every block."""
     table = schema.shares
     role = connection.execute(sa.select(schema.people.c.role).where(schema.people.c.name == name)).scalar_one_or_none()
     if role != Role.ANALYST:
         raise InvalidArgument("name", name, "an analyst of this ledger", "Call ledger.admit(name, Role.ANALYST) first")
     others = connection.execute(
-        sa.select(table.c.name, table.c.millionths).where(table.c.dataset == dataset, table.c.name != name).distinct()
+        sa.select(table.c.name, table.c.millionths).where(table.c.budget == budget, table.c.name != name).distinct()
     ).all()
     if sum(row.millionths for row in others) + percent * 10_000 > 1_000_000:
         raise InvalidArgument("percent", percent, "shares that add up to at most 100")
-    blocks = connection.execute(sa.select(schema.budgets.c.block).where(schema.budgets.c.dataset == dataset)).scalars()
+    blocks = connection.execute(sa.select(schema.budgets.c.block).where(schema.budgets.c.budget == budget)).scalars()
     for block in list(blocks):
-        share = _share(dataset, block, name, percent * 10_000, cap)
-        key = (table.c.dataset == dataset, table.c.block == block, table.c.name == name)
+        share = _share(budget, block, name, percent * 10_000, cap)
+        key = (table.c.budget == budget, table.c.block == block, table.c.name == name)
         if not connection.execute(table.update().where(*key).values(share)).rowcount:
             connection.execute(table.insert().values(share))
 
 
-def _share(dataset: str, block: str, name: str, millionths: int, cap: Cap) -> dict[str, Any]:
+def _share(budget: str, block: str, name: str, millionths: int, cap: Cap) -> dict[str, Any]:
     limits = {f"most_{part}": getattr(cap.limit, part) * millionths // 1_000_000 for part in ("renyi", "pure", "delta")}
-    return {"dataset": dataset, "block": block, "name": name, "millionths": millionths, **limits}
+    return {"budget": budget, "block": block, "name": name, "millionths": millionths, **limits}

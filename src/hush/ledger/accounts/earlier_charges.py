@@ -43,7 +43,7 @@ def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None
     ):
         if condition is None:
             continue
-        rows = budget.store.lasting_rows(schema.entries.c.dataset == budget.name, condition)
+        rows = budget.store.lasting_rows(schema.entries.c.budget == budget.name, condition)
         reserved = _continued(budget, rows, charge)
         if reserved is not None:
             return reserved
@@ -63,8 +63,9 @@ def same_event(stored: str | None, asked: str) -> bool:
 
     >>> from hush.accounting import GaussianEvent
     >>> from hush.accounting.events import QualifiedEvent
-    >>> before = QualifiedEvent(GaussianEvent(2.0), "add-or-remove", "user", ("the counts are public",))
-    >>> after = QualifiedEvent(GaussianEvent(2.0), "add-or-remove", "user", ("all counts are public",))
+    >>> from hush.guarantee import Relation, Unit
+    >>> before = QualifiedEvent(GaussianEvent(2.0), Relation.ADD_OR_REMOVE, Unit.user(), ("the counts are public",))
+    >>> after = QualifiedEvent(GaussianEvent(2.0), Relation.ADD_OR_REMOVE, Unit.user(), ("all counts are public",))
     >>> same_event(before.to_json(), after.to_json()), same_event(before.to_json(), GaussianEvent(2.0).to_json())
     (True, False)
     """

@@ -1,4 +1,4 @@
-"""Leases: which process works on an open reservation.
+"""Leases: which process works on a pending reservation.
 
 A long run reserves once, may be interrupted, and continues later, perhaps from a copy of its folder. One reservation
 pays for one run. So a process holds the reservation while it works on it, says every few seconds that it is alive, and

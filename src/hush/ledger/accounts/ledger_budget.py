@@ -133,7 +133,7 @@ class LedgerBudget:
         try:
             return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
-            (row,) = self.store.lasting_rows(schema.entries.c.dataset == self.name, schema.entries.c.request == request)
+            (row,) = self.store.lasting_rows(schema.entries.c.budget == self.name, schema.entries.c.request == request)
             refuse_other_charge(self, row, charge)
             if row.kind != EntryKind.COMMITTED:
                 raise InvalidArgument("request", request, "a new key", "This one was used for a reservation") from None
@@ -182,7 +182,7 @@ class LedgerBudget:
         """Return the state of each block's budget; a budget without blocks has one."""
         with self.store.reading() as connection:
             now = max(connection.execute(sa.select(schema.head.c.time)).scalar_one(), time.time_ns() // 1000)
-            query = sa.select(schema.budgets).where(schema.budgets.c.dataset == self.name)
+            query = sa.select(schema.budgets).where(schema.budgets.c.budget == self.name)
             if self._blocks is not None:
                 query = query.where(schema.budgets.c.block.in_(self._blocks))
             rows = connection.execute(query.order_by(schema.budgets.c.block)).all()
@@ -212,13 +212,13 @@ class LedgerBudget:
 
     def entries(self) -> list[Entry]:
         """Return the budget's rows."""
-        return self.store.rows(schema.entries.c.dataset == self.name)
+        return self.store.rows(schema.entries.c.budget == self.name)
 
     def pending(self) -> list[Reserved]:
-        """Return open reservations: of running releases, or left by a crash. They count as spent."""
+        """Return pending reservations: of running releases, or left by a crash. They count as spent."""
         settled = sa.select(schema.entries.c.charge).where(schema.entries.c.charge.is_not(None))
         rows = self.store.rows(
-            schema.entries.c.dataset == self.name,
+            schema.entries.c.budget == self.name,
             schema.entries.c.kind == EntryKind.RESERVED,
             schema.entries.c.id.not_in(settled),
         )
@@ -267,7 +267,7 @@ class LedgerBudget:
 
         def close(connection: sa.Connection, _: Entry) -> None:
             connection.execute(
-                table.update().where(table.c.dataset == self.name, table.c.block.in_(blocks)).values(retired=True)
+                table.update().where(table.c.budget == self.name, table.c.block.in_(blocks)).values(retired=True)
             )
 
         self.store.append(retired.row(EntryKind.RETIRED, None, Cost()), close)
@@ -321,7 +321,7 @@ class LedgerBudget:
         }
         if charge is not None:
             values.update(event=charge.event.to_json(), purpose=_purpose(charge.purpose), request=charge.request)
-        return Entry(**{**values, "kind": kind, "dataset": self.name, "author": self.person.name, **more})
+        return Entry(**{**values, "kind": kind, "budget": self.name, "author": self.person.name, **more})
 
     def block_list(self) -> str:
         """Return the names of the blocks that a charge applies to, as a row stores them; empty without blocks."""

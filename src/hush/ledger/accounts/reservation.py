@@ -110,7 +110,7 @@ class Reserved:
         if not self._is_plan:
             return False
         part = schema.entries.c.request.like(f"plan {self.id} part %")
-        return bool(self._budget.store.rows(schema.entries.c.dataset == self._budget.name, part))
+        return bool(self._budget.store.rows(schema.entries.c.budget == self._budget.name, part))
 
     def void(self, *, force: bool = False) -> None:
         """Record that nothing was released. The whole reservation is refunded.
@@ -143,7 +143,7 @@ class Reserved:
         if not self._is_plan:
             return
         part = schema.entries.c.request.like(f"plan {self.id} part %")
-        taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._budget.name, part).limit(1)
+        taken = sa.select(schema.entries.c.id).where(schema.entries.c.budget == self._budget.name, part).limit(1)
         if connection.execute(taken).first() is not None:
             raise self._begun()
 
@@ -179,7 +179,7 @@ class Reserved:
         self, kind: EntryKind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
     ) -> str | None:
         if self._answer is not None:
-            raise InvalidArgument("reservation", self.id, "an open reservation", "This question was answered before")
+            raise InvalidArgument("reservation", self.id, "a pending reservation", "This question was answered before")
         row = replace(
             self.row,
             id=0,
@@ -207,7 +207,7 @@ class Reserved:
         (row,) = self._budget.store.lasting_rows(schema.entries.c.charge == self.row.id)
         if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
             return row.answer  # two callers asked the same question: both get the answer that was charged once
-        raise InvalidArgument("reservation", self.id, "an open reservation", f"It was {row.kind} before")
+        raise InvalidArgument("reservation", self.id, "a pending reservation", f"It was {row.kind} before")
 
 
 def check_asked_once(connection: sa.Connection, written: Entry) -> None:
@@ -218,7 +218,7 @@ def check_asked_once(connection: sa.Connection, written: Entry) -> None:
     earlier = (
         sa.select(rows.c.details, rows.c.author, rows.c.event, later.c.kind, later.c.answer)
         .outerjoin(later, later.c.charge == rows.c.id)
-        .where(rows.c.question == written.question, rows.c.dataset == written.dataset)
+        .where(rows.c.question == written.question, rows.c.budget == written.budget)
         .where(rows.c.kind == EntryKind.RESERVED, rows.c.id < written.id)
     )
     sealed = json.loads(written.details)["sealed"]

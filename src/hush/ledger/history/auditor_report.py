@@ -11,14 +11,14 @@ from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
-from hush.ledger.history.records import BlockRecord, Charged, DatasetRecord, Part
+from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part
 from hush.ledger.history.spending import SpendingHistory, spending_history
 from hush.ledger.history.verification import Verification, read, verified
 from hush.ledger.history.words import in_words
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.store import Store
-from hush.report import parts as html
-from hush.report.parts import Html, Section
+from hush.report import page_parts as html
+from hush.report.page_parts import Html, Section
 from hush.version import __version__
 
 _GENERATOR: Final = Html('<meta name="generator" content="hush.ledger">')
@@ -36,7 +36,7 @@ def export(store: Store, path: Path, name: str | None = None) -> Verification:
     """
     replay, tables = read(store)
     result = verified(replay, tables)
-    if name is not None and name not in replay.datasets:
+    if name is not None and name not in replay.budgets:
         raise InvalidArgument("name", name, "a budget of this ledger")
     page = _page(replay, result, name)
     try:
@@ -50,11 +50,11 @@ def export(store: Store, path: Path, name: str | None = None) -> Verification:
 
 
 def _page(replay: LedgerReplay, result: Verification, only: str | None) -> str:
-    shown = {name: budget for name, budget in replay.datasets.items() if only in (None, name)}
+    shown = {name: budget for name, budget in replay.budgets.items() if only in (None, name)}
     spending = spending_history(replay)
     sections = [_integrity(replay, result)]
     for index, (name, budget) in enumerate(shown.items()):
-        charges = [charge for charge in replay.charges.values() if charge.row.dataset == name]
+        charges = [charge for charge in replay.charges.values() if charge.row.budget == name]
         sections.append(_promised(f"promise-{index}", name, budget))
         sections.append(_spent(f"spent-{index}", name, budget, charges, spending))
         sections.append(_charges(f"charges-{index}", name, budget, charges))
@@ -63,14 +63,14 @@ def _page(replay: LedgerReplay, result: Verification, only: str | None) -> str:
     return html.document(title, _header(title, replay, result, shown), sections, generator=_GENERATOR)
 
 
-def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[str, DatasetRecord]) -> Html:
-    pending = sum(charge.status == "reserved" for charge in replay.charges.values() if charge.row.dataset in shown)
-    charges = sum(charge.row.dataset in shown for charge in replay.charges.values())
+def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[str, BudgetRecord]) -> Html:
+    pending = sum(charge.status == "reserved" for charge in replay.charges.values() if charge.row.budget in shown)
+    charges = sum(charge.row.budget in shown for charge in replay.charges.values())
     tiles = [
         html.tile("intact" if result.ok else "DAMAGED", "hashes, costs and totals"),
         html.tile(f"{len(shown):,}", "budget" if len(shown) == 1 else "budgets"),
         html.tile(f"{charges:,}", "charges"),
-        html.tile(f"{pending:,}", "open reservations"),
+        html.tile(f"{pending:,}", "pending reservations"),
     ]
     made = f"Created by hush {__version__} on {_moment(datetime.now(UTC))} from {result.rows:,} rows"
     return html.tag(
@@ -116,7 +116,7 @@ def _integrity(replay: LedgerReplay, result: Verification) -> Section:
     return Section(key="integrity", title="Integrity", body=html.join(body))
 
 
-def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
+def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     cap = budget.cap
     guarantee = cap.guarantee()
     renyi = "" if cap.order is None else f"Renyi divergence at order {cap.order:.6g}, or "
@@ -146,7 +146,7 @@ def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
     return Section(key=key, title=f"Guarantee: {name}", body=html.join(body))
 
 
-def _spent(key: str, name: str, budget: DatasetRecord, charges: list[Charged], spending: SpendingHistory) -> Section:
+def _spent(key: str, name: str, budget: BudgetRecord, charges: list[Charged], spending: SpendingHistory) -> Section:
     rows = [_block_row(budget.cap, block_name, block) for block_name, block in budget.blocks.items()]
     head = ["Block", "Epsilon spent", "Cap", "Allowance used", "State"]
     body: list[Html] = [html.table("Budgets", head, rows, class_="numbers")]
@@ -191,11 +191,11 @@ def _figure(result: Figure, meaning: str) -> list[object]:
     return [html.written_epsilon(result.epsilon), html.written_delta(result.delta), meaning]
 
 
-def _charges(key: str, name: str, budget: DatasetRecord, charges: list[Charged]) -> Section:
+def _charges(key: str, name: str, budget: BudgetRecord, charges: list[Charged]) -> Section:
     pending = [charge for charge in charges if charge.status == "reserved"]
     body: list[Html] = []
     if pending:
-        words = "Open reservations: of running releases, or left by a crash. They count as spent."
+        words = "Pending reservations: of running releases, or left by a crash. They count as spent."
         body += [html.tag("p", words), _table("Pending", budget.cap, pending)]
     if charges:
         words = (
@@ -241,7 +241,7 @@ def _claimed(cap: Cap, charge: Charged) -> str:
     return f"{html.written_epsilon(epsilon)}{suffix}"
 
 
-def _people(replay: LedgerReplay, shown: dict[str, DatasetRecord]) -> Section:
+def _people(replay: LedgerReplay, shown: dict[str, BudgetRecord]) -> Section:
     body: list[Html] = []
     if replay.people:
         rows = [[html.name(person), role] for person, role in replay.people.items()]

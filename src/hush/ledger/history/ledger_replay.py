@@ -20,8 +20,8 @@ from hush.ledger.accounts.people import Role
 from hush.ledger.history.records import (
     PARTS,
     BlockRecord,
+    BudgetRecord,
     Charged,
-    DatasetRecord,
     Finding,
     Part,
     at_most,
@@ -41,7 +41,7 @@ class LedgerReplay:
 
     def __init__(self, known: LedgerReplay | None = None) -> None:
         """Start empty. ``known`` is an earlier replay whose computed costs are reused."""
-        self.datasets: dict[str, DatasetRecord] = {}
+        self.budgets: dict[str, BudgetRecord] = {}
         self.people: dict[str, str] = {}
         self.charges: dict[int, Charged] = {}
         self.rows: list[Entry] = []
@@ -69,17 +69,17 @@ class LedgerReplay:
     def finish(self) -> None:
         """Add findings for undercharged rows that no later row has corrected."""
         undercharged: dict[int, str] = {}
-        for (dataset, name), rows in self._undercharged.items():
-            block = self.datasets[dataset].blocks[name]
+        for (budget_name, name), rows in self._undercharged.items():
+            block = self.budgets[budget_name].blocks[name]
             corrected_up_to = 0 if block.is_undercharged else block.corrected
             undercharged.update({row: what for row, what in rows.items() if row > corrected_up_to})
         self.findings += [Finding(row=row, about="cost", what=what) for row, what in sorted(undercharged.items())]
-        for dataset, budget in self.datasets.items():
+        for budget_name, budget in self.budgets.items():
             for name, block in budget.blocks.items():
-                if not block.is_undercharged or self._undercharged.get((dataset, name)):
+                if not block.is_undercharged or self._undercharged.get((budget_name, name)):
                     continue
                 if budget.cap.fits(block.budget.required):
-                    what = f"{dataset} {name}".strip() + ": less is recorded as spent than the charges cost"
+                    what = f"{budget_name} {name}".strip() + ": less is recorded as spent than the charges cost"
                     self.findings.append(Finding(row=None, about="cost", what=what))
 
     def cost(self, cap: Cap, text: str, details: dict[str, Any]) -> tuple[Event, Cost]:
@@ -109,19 +109,19 @@ class LedgerReplay:
 
     # Row kinds
 
-    def _dataset(self, row: Entry) -> None:
+    def _budget(self, row: Entry) -> None:
         terms = json.loads(row.details)
         cap = cap_from(terms)
-        if row.dataset in self.datasets:
+        if row.budget in self.budgets:
             raise _Impossible("the budget exists already")
         if (row.unit, row.relation) != (str(cap.unit), cap.relation.value):
             raise _Impossible("its unit or relation contradicts its terms")
         self._check_owner(row)
         blocks = {name: BlockRecord(budget=Part(limit=cap.limit)) for name in _names(row)}
-        self.datasets[row.dataset] = DatasetRecord(row=row, terms=terms, cap=cap, blocks=blocks)
+        self.budgets[row.budget] = BudgetRecord(row=row, terms=terms, cap=cap, blocks=blocks)
 
     def _block(self, row: Entry) -> None:
-        budget = self.datasets[row.dataset]
+        budget = self.budgets[row.budget]
         self._check_owner(row)
         (name,) = _names(row)
         if name in budget.blocks:
@@ -136,7 +136,7 @@ class LedgerReplay:
     def _retired(self, row: Entry) -> None:
         self._check_owner(row)
         for name in _names(row):
-            self.datasets[row.dataset].blocks[name].retired = True
+            self.budgets[row.budget].blocks[name].retired = True
 
     def _person(self, row: Entry) -> None:
         self._check_owner(row)
@@ -147,7 +147,7 @@ class LedgerReplay:
 
     def _shared(self, row: Entry) -> None:
         self._check_owner(row)
-        details, budget = json.loads(row.details), self.datasets[row.dataset]
+        details, budget = json.loads(row.details), self.budgets[row.budget]
         for block in budget.blocks.values():
             before = block.shares.get(details["name"], Part(limit=Cost()))
             share = share_of(budget.cap, details["percent"] * 10_000)
@@ -197,7 +197,7 @@ class LedgerReplay:
         self._settled(row, charge)
 
     def _settled(self, row: Entry, charge: Charged) -> None:
-        budget, before = self.datasets[row.dataset], charge.required
+        budget, before = self.budgets[row.budget], charge.required
         charge.settled, charge.spent = row, charge.spent + row.cost
         for rows in self._undercharged.values():
             rows.pop(charge.row.id, None)  # from now on, only what was run counts
@@ -229,14 +229,14 @@ class LedgerReplay:
             self._note(row, "cost", "after it, less is recorded as spent than the charges cost")
         else:  # it corrects all earlier rows
             block.corrected = row.id
-            self._undercharged.pop((row.dataset, names[0]), None)
+            self._undercharged.pop((row.budget, names[0]), None)
         if not budget.cap.fits(block.budget.required):
             self._note(row, "cap", "by this version's accountant, the releases exceed the cap")
 
     # Checks
 
-    def _budget_and_blocks(self, row: Entry, *, charges: bool = True) -> tuple[DatasetRecord, list[str]]:
-        budget, names = self.datasets.get(row.dataset), _names(row)
+    def _budget_and_blocks(self, row: Entry, *, charges: bool = True) -> tuple[BudgetRecord, list[str]]:
+        budget, names = self.budgets.get(row.budget), _names(row)
         if budget is None:
             raise _Impossible("its budget does not exist")
         if (row.unit, row.relation) != (budget.row.unit, budget.row.relation):
@@ -249,10 +249,10 @@ class LedgerReplay:
                 self._note(row, "row", "it charges a block that accepts no more charges")
         return budget, names
 
-    def _check_part(self, row: Entry, charge: Charged, budget: DatasetRecord) -> None:
+    def _check_part(self, row: Entry, charge: Charged, budget: BudgetRecord) -> None:
         """Check that a free charge is an unused part of an open plan, on the plan's blocks."""
         plan = self.charges.get(charge.part_of or 0)
-        if plan is None or not isinstance(plan.event, ComposedEvent) or plan.row.dataset != row.dataset:
+        if plan is None or not isinstance(plan.event, ComposedEvent) or plan.row.budget != row.budget:
             raise _Impossible("it belongs to no plan")
         if plan.settled is not None:
             self._note(row, "cost", "it belongs to a plan that was closed")
@@ -265,7 +265,7 @@ class LedgerReplay:
         if plan.parts[event] > planned.count(event):
             self._note(row, "cost", "its plan does not contain this event, or not as often")
 
-    def _analyse(self, row: Entry, charge: Charged, budget: DatasetRecord, text: str) -> None:
+    def _analyse(self, row: Entry, charge: Charged, budget: BudgetRecord, text: str) -> None:
         """Compare a charge with the cost of its event by this version's accountant."""
         details = json.loads(charge.row.details)
         try:
@@ -279,9 +279,9 @@ class LedgerReplay:
             epsilons = budget.cap.spent_epsilon(charge.spent), budget.cap.spent_epsilon(required)
             what = f"it is charged epsilon {epsilons[0]:.4g}, but its event costs {epsilons[1]:.4g}"
             for name in charge.blocks:
-                self._undercharged.setdefault((row.dataset, name), {})[charge.row.id] = what
+                self._undercharged.setdefault((row.budget, name), {})[charge.row.id] = what
 
-    def _spend(self, row: Entry, budget: DatasetRecord, charge: Charged, change: Cost, required: Cost) -> None:
+    def _spend(self, row: Entry, budget: BudgetRecord, charge: Charged, change: Cost, required: Cost) -> None:
         for name in charge.blocks:
             block = budget.blocks[name]
             share = block.shares.get(charge.row.author)
@@ -304,7 +304,7 @@ class LedgerReplay:
 
 
 _READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
-    EntryKind.DATASET: LedgerReplay._dataset,
+    EntryKind.BUDGET: LedgerReplay._budget,
     EntryKind.BLOCK: LedgerReplay._block,
     EntryKind.RETIRED: LedgerReplay._retired,
     EntryKind.PERSON: LedgerReplay._person,
@@ -317,7 +317,7 @@ _READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
 
 
 def _subject(row: Entry) -> tuple[str, str, str, str]:
-    return row.dataset, row.block, row.unit, row.relation
+    return row.budget, row.block, row.unit, row.relation
 
 
 def _names(row: Entry) -> list[str]:

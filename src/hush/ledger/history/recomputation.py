@@ -14,7 +14,7 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.history.composition import Composition, composition
 from hush.ledger.history.ledger_replay import LedgerReplay
-from hush.ledger.history.records import PARTS, BlockRecord, DatasetRecord, Part
+from hush.ledger.history.records import PARTS, BlockRecord, BudgetRecord, Part
 from hush.ledger.history.verification import damage, read, read_within
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -80,7 +80,7 @@ def recompute(store: Store, person: Person, name: str) -> Recomputed:
     """Price all charges again, with the Renyi order and claims_delta that were fixed when the budget was created.
 
     A settled charge then costs what its event costs by this version's accountant, whether that is less than before or
-    more. An open reservation keeps at least what was reserved, because that is what voiding it would refund. For each
+    more. A pending reservation keeps at least what was reserved, because that is what voiding it would refund. For each
     block that changes, a row with the change is appended and the budget corrected, all in one transaction. A block
     whose releases exceed the cap is retired: a later refund must not make room for new charges.
 
@@ -101,7 +101,7 @@ def recompute(store: Store, person: Person, name: str) -> Recomputed:
         findings = damage(replay, tables)
         if findings:
             raise LedgerDamaged(f"The ledger is damaged. Nothing was changed. Run `hush ledger verify`. {findings[0]}")
-        budget = replay.datasets.get(name)
+        budget = replay.budgets.get(name)
         if budget is None:
             raise InvalidArgument("name", name, "a budget of this ledger")
         changes = {block_name: _change(block.budget) for block_name, block in budget.blocks.items()}
@@ -110,8 +110,8 @@ def recompute(store: Store, person: Person, name: str) -> Recomputed:
     return _result(replay, budget, changes)
 
 
-def _result(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost]) -> Recomputed:
-    charges = [charge for charge in replay.charges.values() if charge.row.dataset == budget.row.dataset]
+def _result(replay: LedgerReplay, budget: BudgetRecord, changes: dict[str, Cost]) -> Recomputed:
+    charges = [charge for charge in replay.charges.values() if charge.row.budget == budget.row.budget]
     blocks = []
     for name, block in budget.blocks.items():
         after = block.budget.spent + changes[name]
@@ -126,14 +126,14 @@ def _result(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost
             )
         )
     refused = tuple(charge.row.id for charge in charges if charge.refused)
-    return Recomputed(budget=budget.row.dataset, blocks=tuple(blocks), refused=refused)
+    return Recomputed(budget=budget.row.budget, blocks=tuple(blocks), refused=refused)
 
 
 def _write(
-    store: Store, connection: sa.Connection, person: Person, budget: DatasetRecord, name: str, block: BlockRecord
+    store: Store, connection: sa.Connection, person: Person, budget: BudgetRecord, name: str, block: BlockRecord
 ) -> None:
     change, shares = _change(block.budget), dict(_changed_shares(block))
-    subject = {"dataset": budget.row.dataset, "block": json.dumps([name]) if name else ""}
+    subject = {"budget": budget.row.budget, "block": json.dumps([name]) if name else ""}
     values: dict[str, Any] = {
         **subject,
         "unit": budget.row.unit,
@@ -145,13 +145,13 @@ def _write(
         details = json.dumps({"hush": __version__, "shares": share_changes})
         store._append(connection, Entry(kind=EntryKind.RECOMPUTED, **values, details=details, **asdict(change)))
         if not isinstance(store, PostgresStore):  # in PostgreSQL, a trigger corrects the budget
-            _correct(connection, schema.budgets, change, dataset=budget.row.dataset, block=name)
+            _correct(connection, schema.budgets, change, budget=budget.row.budget, block=name)
             for analyst, cost in shares.items():
-                _correct(connection, schema.shares, cost, dataset=budget.row.dataset, block=name, name=analyst)
+                _correct(connection, schema.shares, cost, budget=budget.row.budget, block=name, name=analyst)
     if not budget.cap.fits(block.budget.required) and not block.retired:
         store._append(connection, Entry(kind=EntryKind.RETIRED, **values))
         table = schema.budgets
-        key = (table.c.dataset == budget.row.dataset, table.c.block == name)
+        key = (table.c.budget == budget.row.budget, table.c.block == name)
         connection.execute(table.update().where(*key).values(retired=True))
 
 

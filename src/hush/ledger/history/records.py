@@ -95,7 +95,7 @@ class BlockRecord:
 
 
 @dataclass(slots=True, kw_only=True)
-class DatasetRecord:
+class BudgetRecord:
     """A budget: the row that created it, its terms, its cap and its blocks."""
 
     row: Entry
@@ -112,7 +112,7 @@ class Charged:
         row: The row that made the reservation, or charged in one step.
         blocks: The blocks it was charged to.
         spent: The cost that the rows state, after settlement.
-        required: The event's cost by this version's accountant; for an open reservation, at least what was reserved.
+        required: The event's cost by this version's accountant; for a pending reservation, at least what was reserved.
         settled: The row that committed or voided the reservation.
         event: The event that was, or will be, run; None if the reservation was voided.
         delta: The delta at which the release was stated.
@@ -136,7 +136,7 @@ class Charged:
 
     @property
     def status(self) -> str:
-        """``committed``, ``voided``, or ``reserved`` (open: it counts as spent)."""
+        """``committed``, ``voided``, or ``reserved`` (pending: it counts as spent)."""
         return self.row.kind if self.settled is None else self.settled.kind
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from hush.accounting.budget import Cost
 from hush.ledger.history.ledger_replay import LedgerReplay
-from hush.ledger.history.records import DatasetRecord
-from hush.report import parts as html
-from hush.report.parts import Html, Line, Point
+from hush.ledger.history.records import BudgetRecord
+from hush.report import page_parts as html
+from hush.report.page_parts import Html, Line, Point
 
 _SPANS = ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes"), (1e6, "seconds"))
 _MOST_STEPS = 140  # each step is two points, and a plot draws at most 300
@@ -22,9 +22,9 @@ class SpendingHistory:
 
     steps: dict[tuple[str, str], list[tuple[int, Cost]]] = field(default_factory=lambda: defaultdict(list))
 
-    def plot(self, dataset: str, block: str, budget: DatasetRecord) -> Html | None:
+    def plot(self, name: str, block: str, budget: BudgetRecord) -> Html | None:
         """Return a plot of a block's epsilon over time, with the cap; None if nothing was charged."""
-        steps = self.steps.get((dataset, block))
+        steps = self.steps.get((name, block))
         if not steps:
             return None
         begin = budget.row.time
@@ -62,7 +62,7 @@ def spending_history(replay: LedgerReplay) -> SpendingHistory:
         counted = charge is not None and (row is charge.row or row is charge.settled)
         blocks = charge.blocks if charge is not None and counted else replay.corrections.get(row.id, [])
         for block in blocks:
-            key = row.dataset, block
+            key = row.budget, block
             totals[key] += row.cost
             history.steps[key].append((row.time, totals[key]))
     return history

@@ -96,7 +96,7 @@ def verified(replay: LedgerReplay, tables: Tables, head: str | None = None) -> V
     )
 
 
-_TABLES = (schema.head, schema.datasets, schema.budgets, schema.people, schema.shares)
+_TABLES = (schema.head, schema.terms, schema.budgets, schema.people, schema.shares)
 
 
 def read(store: Store) -> tuple[LedgerReplay, Tables]:
@@ -109,7 +109,7 @@ def read_within(connection: sa.Connection, replay: LedgerReplay | None = None) -
     """Do the same inside the caller's transaction."""
     replay = LedgerReplay() if replay is None else replay
     for row in connection.execute(sa.select(schema.entries).order_by(schema.entries.c.id)):
-        replay.add(Entry(**row._mapping))
+        replay.add(Entry(**schema.named(schema.entries, row)))
     replay.finish()
     tables = {table.name: _all(connection, table) for table in _TABLES}
     return replay, tables
@@ -122,22 +122,22 @@ def damage(replay: LedgerReplay, tables: Tables) -> list[Finding]:
 
 
 def _all(connection: sa.Connection, table: sa.Table) -> list[dict[str, Any]]:
-    return [dict(row._mapping) for row in connection.execute(sa.select(table))]
+    return [schema.named(table, row) for row in connection.execute(sa.select(table))]
 
 
 def _check_tables(replay: LedgerReplay, tables: Tables) -> Iterator[Finding]:
     last = replay.rows[-1] if replay.rows else Entry(kind="", hash=FIRST)
     end = [{"place": 1, "id": last.id, "hash": last.hash, "time": last.time}]
     yield from _differences(schema.head, ("place",), end, tables)
-    yield from _differences(schema.datasets, ("name",), _expected_datasets(replay), tables)
-    yield from _differences(schema.budgets, ("dataset", "block"), _expected_budgets(replay), tables)
+    yield from _differences(schema.terms, ("name",), _expected_terms(replay), tables)
+    yield from _differences(schema.budgets, ("budget", "block"), _expected_budgets(replay), tables)
     people = [{"name": name, "role": role} for name, role in replay.people.items()]
     yield from _differences(schema.people, ("name",), people, tables)
-    yield from _differences(schema.shares, ("dataset", "block", "name"), _expected_shares(replay), tables)
+    yield from _differences(schema.shares, ("budget", "block", "name"), _expected_shares(replay), tables)
 
 
-def _expected_datasets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
-    for name, budget in replay.datasets.items():
+def _expected_terms(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
+    for name, budget in replay.budgets.items():
         terms = dict(budget.terms)
         fingerprint = terms.pop("fingerprint", None)
         unit = {"unit": budget.row.unit, "relation": budget.row.relation}
@@ -147,18 +147,18 @@ def _expected_datasets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
 def _expected_budgets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, block_name, block in _blocks(replay):
         ends = {"retired": block.retired, "expires": block.expires}
-        yield {"dataset": name, "block": block_name, **_sums(block.budget), **ends}
+        yield {"budget": name, "block": block_name, **_sums(block.budget), **ends}
 
 
 def _expected_shares(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, block_name, block in _blocks(replay):
         for person, part in block.shares.items():
             share = {"name": person, "millionths": part.millionths}
-            yield {"dataset": name, "block": block_name, **share, **_sums(part)}
+            yield {"budget": name, "block": block_name, **share, **_sums(part)}
 
 
 def _blocks(replay: LedgerReplay) -> Iterator[tuple[str, str, BlockRecord]]:
-    for name, budget in replay.datasets.items():
+    for name, budget in replay.budgets.items():
         for block_name, block in budget.blocks.items():
             yield name, block_name, block
 
@@ -201,9 +201,9 @@ def _table_finding(table: sa.Table, key: tuple[Any, ...], what: str) -> Finding:
 
 
 def _notes(replay: LedgerReplay) -> Iterator[str]:
-    for name, budget in replay.datasets.items():
+    for name, budget in replay.budgets.items():
         if any(block.is_overcharged for block in budget.blocks.values()):
             yield f"{name}: this version's accountant charges less. Run hush ledger recompute to refund the difference."
     pending = sum(charge.status == "reserved" for charge in replay.charges.values())
     if pending:
-        yield f"{pending} open reservations, which count as spent. See hush ledger pending."
+        yield f"{pending} pending reservations, which count as spent. See hush ledger pending."

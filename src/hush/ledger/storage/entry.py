@@ -23,7 +23,7 @@ class EntryKind(StrEnum):
     True
     """
 
-    DATASET = "dataset"
+    BUDGET = "dataset"  # the word of the first version
     BLOCK = "block"
     RETIRED = "retired"
     PERSON = "person"
@@ -41,7 +41,7 @@ class Entry:
     Attributes:
         id: The row number: 1, 2, 3, ... without gaps; 0 until the row is written.
         kind: An `EntryKind`.
-        dataset: The name of the budget that the row changes.
+        budget: The name of the budget that the row changes.
         block: The blocks the row applies to, as a JSON list; empty if the budget has no blocks.
         unit: The privacy unit.
         relation: The neighbouring relation.
@@ -61,15 +61,15 @@ class Entry:
         previous: The hash of the previous row.
         hash: The hash of this row's other fields.
 
-    >>> first = Entry(id=1, kind=EntryKind.DATASET, dataset="patients")
-    >>> second = Entry(id=2, kind=EntryKind.BLOCK, dataset="patients", previous=first.computed_hash())
+    >>> first = Entry(id=1, kind=EntryKind.BUDGET, budget="patients")
+    >>> second = Entry(id=2, kind=EntryKind.BLOCK, budget="patients", previous=first.computed_hash())
     >>> second.previous == first.computed_hash() != second.computed_hash()
     True
     """
 
     id: int = 0
     kind: str
-    dataset: str = ""
+    budget: str = ""
     block: str = ""
     unit: str = ""
     relation: str = ""

@@ -63,7 +63,8 @@ class PostgresStore(Store):
         return int(connection.execute(_NOW).scalar_one())
 
     def _prepare(self, connection: sa.Connection, version: int) -> None:
-        hashed = " || ".join(f"{{{{schema}}}}.hush_field(NEW.{name}::text)" for name in HASHED)
+        columns = [schema.entries.c[name].name for name in HASHED]
+        hashed = " || ".join(f"{{{{schema}}}}.hush_field(NEW.{column}::text)" for column in columns)
         for script in _SCRIPTS[version:]:
             text = resources.files("hush.ledger.storage").joinpath(script).read_text()
             filled = text.replace("{{hashed}}", hashed).replace("{{schema}}", _schema_name(connection))

@@ -1,5 +1,5 @@
 -- What PostgreSQL does by itself, whoever writes: rows are only added, in one chain, under the name of the session, by
--- those who may, and within caps and shares. `_sqlite.py` has the same rules for SQLite.
+-- those who may, and within caps and shares. `sqlite.py` has the same rules for SQLite.
 --
 -- Functions run with their owner's rights, so that nothing in them may be what a caller can put in its place: every name
 -- is written with its schema, and all others are the system's (a session's own temporary tables would come first else).
@@ -82,7 +82,7 @@ BEGIN
                        ELSE ARRAY(SELECT json_array_elements_text(NEW.block::json)) END;
         IF NOT EXISTS (SELECT FROM {{schema}}.hush_datasets
                        WHERE name = NEW.dataset AND unit = NEW.unit AND relation = NEW.relation) THEN
-            RAISE EXCEPTION 'no such data set, unit and relation' USING ERRCODE = 'insufficient_privilege';
+            RAISE EXCEPTION 'no such budget, unit and relation' USING ERRCODE = 'insufficient_privilege';
         END IF;
         IF NEW.charge IS NULL AND EXISTS (SELECT FROM {{schema}}.hush_budgets
                                           WHERE dataset = NEW.dataset AND block = ANY(blocks)

@@ -1,4 +1,4 @@
--- Leases: a process holds an open reservation of its own user, or of anybody if it is an owner's. The server's clock
+-- Leases: a process holds a pending reservation of its own user, or of anybody if it is an owner's. The server's clock
 -- times them, so that machines with wrong clocks do not take each other's.
 
 CREATE FUNCTION {{schema}}.hush_lease() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER

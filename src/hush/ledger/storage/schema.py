@@ -2,11 +2,15 @@
 
 `entries` is the ledger. All other tables are derived from it, so that a charge can be checked against its cap by a
 constraint of the database; `Ledger.verify` recomputes them.
+
+The first version called a budget a dataset. Its names of tables and columns stay, so that old ledgers are read and
+their hashes hold; a column's `key` is the name in Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -41,7 +45,7 @@ entries = sa.Table(
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("dataset", sa.Text, key="budget", nullable=False),
     sa.Column("block", sa.Text, nullable=False),
     sa.Column("unit", sa.Text, nullable=False),
     sa.Column("relation", sa.Text, nullable=False),
@@ -65,7 +69,7 @@ sa.Index("hush_settled_once", entries.c.charge, unique=True, sqlite_where=_SETTL
 _REQUESTED = sa.text("request IS NOT NULL")
 sa.Index(
     "hush_requested_once",
-    entries.c.dataset,
+    entries.c.budget,
     entries.c.request,
     unique=True,
     sqlite_where=_REQUESTED,
@@ -73,9 +77,9 @@ sa.Index(
 )
 _ASKED = sa.text("question IS NOT NULL")
 sa.Index("hush_asked", entries.c.question, sqlite_where=_ASKED, postgresql_where=_ASKED)
-sa.Index("hush_by_dataset", entries.c.dataset, entries.c.kind)
+sa.Index("hush_by_dataset", entries.c.budget, entries.c.kind)
 
-datasets = sa.Table(
+terms = sa.Table(
     "hush_datasets",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
@@ -84,11 +88,12 @@ datasets = sa.Table(
     sa.Column("fingerprint", sa.Text, unique=True),
     sa.Column("details", sa.Text, nullable=False),
 )
+"""What each budget promises, and to whom."""
 
 budgets = sa.Table(
     "hush_budgets",
     metadata,
-    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, key="budget", primary_key=True),
     sa.Column("block", sa.Text, primary_key=True),
     *_costs(),
     sa.Column("most_renyi", sa.BigInteger, nullable=False),
@@ -116,7 +121,7 @@ people = sa.Table(
 shares = sa.Table(
     "hush_shares",
     metadata,
-    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, key="budget", primary_key=True),
     sa.Column("block", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
     *_costs(),
@@ -140,13 +145,18 @@ leases = sa.Table(
     sa.Column("beat", sa.BigInteger, nullable=False),
     sa.Column("states", sa.BigInteger, nullable=False),
 )
-"""Which process works on an open reservation, when it last said so, and how many states it has stored.
+"""Which process works on a pending reservation, when it last said so, and how many states it has stored.
 
 Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
 """
 
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: leases.create}
 """For each version, the step to the next one. It runs in the transaction that stores the new version."""
+
+
+def named(table: sa.Table, row: sa.Row[Any]) -> dict[str, Any]:
+    """Return the values of a whole row of a table, by their columns' names in Python."""
+    return dict(zip(table.c.keys(), row, strict=True))
 
 
 def is_current(connection: sa.Connection) -> bool:

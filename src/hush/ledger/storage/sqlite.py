@@ -105,10 +105,7 @@ class SqliteStore(Store):
         role = end.role or "owner"  # before the first person is admitted, everybody is the owner
         if not (role == "owner" or (role == "analyst" and entry.kind in _CHARGES)):
             raise NotAllowed(f"This needs the role of owner{' or analyst' if entry.kind in _CHARGES else ''}.")
-        if (
-            entry.request is not None
-            and _run(connection, _REQUESTED, dataset=entry.dataset, request=entry.request).all()
-        ):
+        if entry.request is not None and _run(connection, _REQUESTED, budget=entry.budget, request=entry.request).all():
             raise AlreadyThere("the request was made before")  # checked before the cap: a repeat always succeeds
         now = max(time.time_ns() // 1000, end.time)  # times never decrease, even if the clock does
         placed = replace(entry, id=end.id + 1, previous=end.hash, time=now)
@@ -156,7 +153,7 @@ def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
     if not blocks or len(set(blocks)) != len(blocks):
         raise closed()
     for block in blocks:
-        key = {"in_dataset": entry.dataset, "in_block": block, **change}
+        key = {"in_budget": entry.budget, "in_block": block, **change}
         if not _run(connection, update, **key, now=entry.time).rowcount:
             raise closed()
         if spender_role != "analyst":
@@ -168,7 +165,7 @@ def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
 
 def _settled(connection: sa.Connection, entry: Entry, role: str) -> sa.Row[Any]:
     """Return the reservation that a row settles; refuse what it may not settle."""
-    reserved = _run(connection, _RESERVED, charge=entry.charge, dataset=entry.dataset).one_or_none()
+    reserved = _run(connection, _RESERVED, charge=entry.charge, budget=entry.budget).one_or_none()
     if reserved is None or entry.kind == EntryKind.RESERVED:
         raise _not_reserved()
     if not (role == "owner" or reserved.author == entry.author):
@@ -190,7 +187,7 @@ def blocks_of(entry: Entry) -> list[str]:
 
 
 def _spend(table: sa.Table, *more: sa.ColumnElement[bool]) -> sa.Update:
-    conditions = (table.c.dataset == sa.bindparam("in_dataset"), table.c.block == sa.bindparam("in_block"), *more)
+    conditions = (table.c.budget == sa.bindparam("in_budget"), table.c.block == sa.bindparam("in_block"), *more)
     return (
         table.update().where(*conditions).values({name: table.c[name] + sa.bindparam(f"by_{name}") for name in _COSTS})
     )
@@ -210,7 +207,7 @@ _END = sa.select(
 _INSERT = schema.entries.insert()
 _MOVE_HEAD = schema.head.update().values({name: sa.bindparam(f"new_{name}") for name in ("id", "hash", "time")})
 _REQUESTED = sa.select(schema.entries.c.id).where(
-    schema.entries.c.dataset == sa.bindparam("dataset"), schema.entries.c.request == sa.bindparam("request")
+    schema.entries.c.budget == sa.bindparam("budget"), schema.entries.c.request == sa.bindparam("request")
 )
 _LATER = schema.entries.alias()
 _RESERVED = sa.select(
@@ -219,7 +216,7 @@ _RESERVED = sa.select(
     sa.exists(sa.select(_LATER.c.id).where(_LATER.c.charge == schema.entries.c.id)).label("settled"),
 ).where(
     schema.entries.c.id == sa.bindparam("charge"),
-    schema.entries.c.dataset == sa.bindparam("dataset"),
+    schema.entries.c.budget == sa.bindparam("budget"),
     schema.entries.c.kind == EntryKind.RESERVED.value,
 )
 _OPEN = sa.or_(schema.budgets.c.expires.is_(None), schema.budgets.c.expires > sa.bindparam("now"))

@@ -150,7 +150,7 @@ class Store(ABC):
         """Return the matching rows, oldest first."""
         query = sa.select(schema.entries).where(*conditions).order_by(schema.entries.c.id)
         with self.reading() as connection:
-            return [Entry(**row._mapping) for row in connection.execute(query)]
+            return [Entry(**schema.named(schema.entries, row)) for row in connection.execute(query)]
 
     def lasting_rows(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
         """Return the matching rows once they are on disk.

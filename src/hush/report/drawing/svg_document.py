@@ -22,7 +22,7 @@ _MARGIN = 8
 
 
 def svg_document(drawing: Html) -> str:
-    """Return a drawing, such as `hush.report.parts.lines` makes, as the text of an SVG file.
+    """Return a drawing, such as `hush.report.page_parts.lines` makes, as the text of an SVG file.
 
     >>> text = svg_document(tag("svg", tag("line", x1=0, x2=1), viewBox="0 0 400 200"))
     >>> text.startswith('<svg viewBox="-8 -8 416 216" xmlns="http://www.w3.org/2000/svg"><style>')

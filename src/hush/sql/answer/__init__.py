@@ -12,5 +12,5 @@ In reading order:
 - `accuracy`: the epsilon for a wanted accuracy, and expected errors.
 - `answer`: `QueryAnswer`, and its form in a ledger.
 - `preview`: `Preview`, from invented rows.
-- `parts`: rows of one month or one region, for ledgers that budget them apart.
+- `table_parts`: rows of one month or one region, for ledgers that budget them apart.
 """

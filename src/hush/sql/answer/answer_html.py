@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from hush.report.parts import Html, join, tag
+from hush.report.page_parts import Html, join, tag
 from hush.sql.answer.answer_columns import Answered, end_titles, written
 
 MOST_ROWS = 100  # more would fill a notebook; the rows are all in the answer

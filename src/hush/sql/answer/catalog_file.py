@@ -100,13 +100,13 @@ def _engine_of(file: CatalogFile, tables: Mapping[str, DeclaredTable], connectio
     without_data = [name for name, file_name in data.items() if file_name is None]
     if connection is not None and (file.database is not None or not without_data):
         raise InvalidArgument("connection", "...", "None: the catalog says where all of its tables are")
-    source = file.database if connection is None else connection
-    if source is None and without_data:
+    database = file.database if connection is None else connection
+    if database is None and without_data:
         advice = "Name its file, or the database of the catalog; in Python, you can also pass a connection"
         raise InvalidArgument(f"tables.{toml_key(without_data[0])}.data", None, "a file", advice)
     first = next(iter(without_data or data))
     others = {name: file_name for name, file_name in data.items() if name != first}
-    return open_engine(data[first] if source is None else source, first, others)[0]
+    return open_engine(data[first] if database is None else database, first, others)[0]
 
 
 def _misfits(engine: Engine, tables: Mapping[str, DeclaredTable]) -> list[str]:

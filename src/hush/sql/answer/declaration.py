@@ -37,6 +37,7 @@ class JoinedTable:
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
+    >>> from hush.sql import JoinedTable
     >>> connection = duckdb.connect()
     >>> _ = connection.execute("CREATE TABLE people AS SELECT i AS who, i % 70 AS age FROM range(5000) AS t(i)")
     >>> _ = connection.execute("CREATE TABLE visits AS SELECT i % 5000 AS visitor FROM range(9000) AS t(i)")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hush.data import connect
+from hush.data import connect, quote_name, quote_text
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, Through, kind_of
-from hush.sql.engines.duckdb import DuckDBEngine, quote_name, quote_text
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.read.relations.tables import referred_keys
 from hush.sql.write.dialects import DIALECTS
 

@@ -91,7 +91,7 @@ class PriceRequest:
             raise InvalidArgument(
                 "accuracy",
                 self.accuracy,
-                "None if limits or bounds have to be chosen",
+                "None, because hush has to choose limits or bounds for this query",
                 "How accurate an answer is depends on the limits and bounds",
                 "Give rows_per_unit= and groups_per_unit=, or epsilon=",
                 "Declare the bounds of all columns that are summed",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hush.accounting import Event
-from hush.data.tables.catalog import ROW, Catalog, PrivateTable, Through
+from hush.data.tables.catalog import Catalog, PrivateTable, Through
 from hush.guarantee import CalendarWindow, Guarantee, Unit
 from hush.randomness import RandomSource
 from hush.sql.syntax.expression import Expr
@@ -213,7 +213,7 @@ def _sensitivity(plan: QueryPlan, release: SumRelease) -> int:
 def protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
     """Return the privacy unit: a user; a row; or a user within the shortest window, if the plan's unit has a window."""
     owner = plan.origin.owner
-    if owner is not None and owner.relation.entity == ROW:
+    if owner is not None and owner.relation.id_kind is None:
         return Unit.example()
     windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
     if plan.units == 1 or windows == {None}:

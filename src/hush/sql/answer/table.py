@@ -33,10 +33,10 @@ from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_query, 
 from hush.sql.answer.choices.chooser import Choices, ChoicesPlan, Chooser, stored_charge
 from hush.sql.answer.choices.limits import Limits, RequestedLimits
 from hush.sql.answer.conditions import conditions, open_choices
-from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
 from hush.sql.answer.priced_query import PricedQuery, plan_assumptions, protected_unit
+from hush.sql.answer.table_parts import parts_condition
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.aggregates import Bounds

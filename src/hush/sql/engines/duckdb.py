@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.data import ParquetFile, TableData, connect, open_table_file
+from hush.data import ParquetFile, TableData, connect, open_table_file, quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.frames import with_valid_texts
@@ -35,7 +35,7 @@ class DuckDBEngine:
     """Runs plans on DuckDB.
 
     Args:
-        sources: The data of each table, by name: a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a
+        data: The data of each table, by name: a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a
             pandas or Polars data frame, or None for a table that the connection has.
         connection: Your connection. Tables of its database are read where they are. By default, a new connection in
             memory that can read these files and no others.
@@ -49,8 +49,8 @@ class DuckDBEngine:
 
     dialect = "duckdb"
 
-    def __init__(self, sources: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
-        """Register the sources. No rows are read."""
+    def __init__(self, data: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
+        """Register the data. No rows are read."""
         self._connection = connect() if connection is None else connection
         self._files: dict[str, TableData] = {}  # read into memory by `load`
         self._parquet: dict[str, ParquetFile] = {}
@@ -60,8 +60,8 @@ class DuckDBEngine:
         self._numbered: set[str] = set()
         if connection is not None:
             self._check_collation()
-        for name, data in dict(sources or {}).items():
-            self._register(name, data)
+        for name, table in dict(data or {}).items():
+            self._register(name, table)
         assumptions = [line for file in self._files.values() for line in file.file_assumptions]
         self.assumptions: tuple[str, ...] = tuple(dict.fromkeys(assumptions))
         if connection is None:
@@ -248,13 +248,3 @@ def _frame_name(table: str, *, quoted: bool = True) -> str:
     """Return the name under which a data frame is registered whose rows are numbered."""
     name = f"hush_frame_{table}"
     return quote_name(name) if quoted else name
-
-
-def quote_name(name: str) -> str:
-    """Return a quoted name, as DuckDB and PostgreSQL write it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(value: str) -> str:
-    """Return a text constant, as DuckDB and PostgreSQL write it."""
-    return "'" + value.replace("'", "''") + "'"

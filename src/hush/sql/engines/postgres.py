@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from hush.data import quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
-from hush.sql.engines.duckdb import quote_name, quote_text
 from hush.sql.engines.engine import EngineFailed, redact_errors
 
 # Fixed in each transaction of the engine, whatever the session or the server has.

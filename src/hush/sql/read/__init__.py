@@ -5,7 +5,7 @@ In reading order:
 - `query`: `plan_query`, which parses the text and reads the outer query.
 - `shorthand`: short forms of SQL, such as FILTER and GROUP BY ALL, written out.
 - `relations`: FROM, joins, subqueries, UNION ALL; whose rows they are.
-- `per_unit`: subqueries that aggregate per unit; expressions over groups.
+- `grouping`: subqueries that aggregate per unit; expressions over groups.
 - `aggregates`: the outer query's aggregates; `grouping_sets`: ROLLUP, CUBE; `released_windows`: windows over groups.
 - `translator`: `Translator`, which applies the rules and checks kinds.
 - `rules`: the allow-list, with a rule for each node.

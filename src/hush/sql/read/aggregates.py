@@ -1,7 +1,7 @@
 """The aggregates of the outer query, each once, as requests for releases.
 
 `AggregateRequests` is the hook of the outer query's translator: it turns an aggregate into a `Request` and returns the
-reference to its statistic. Aggregates of one unit's rows, in subqueries, are those of `per_unit`.
+reference to its statistic. Aggregates of one unit's rows, in subqueries, are those of `grouping`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the text of a query to its plan.
 
-`plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `sources`,
+`plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `reader`,
 expressions over rows to `translator`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
 objects (`aggregates`), from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks
 at data, and nothing of the text survives except its constants and the names of the answer's columns.
@@ -20,9 +20,9 @@ from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
 from hush.sql.read.aggregates import AggregateRequests, Bounds
+from hush.sql.read.grouping import Grouping, check_aliases, group_keys
 from hush.sql.read.grouping_sets import grouping_sets
-from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
-from hush.sql.read.relations.sources import SELECT_PARTS, Reader, check_clauses
+from hush.sql.read.relations.reader import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.released_windows import ordering, released_window
 from hush.sql.read.shorthand import expand
 from hush.sql.read.translator import Translator

@@ -30,7 +30,7 @@ class Expr:
         op: The operation; `hush.sql.write.text` knows how each engine writes it.
         kind: The kind of its values.
         args: Its operands.
-        value: Data of the node itself: a literal, the source and name of a column, a part of a date.
+        value: Data of the node itself: a literal, the alias and name of a column, a part of a date.
         low: A lower bound of its values. Sums clamp to it, so privacy does not depend on its being right.
         high: An upper bound of its values.
         integral: Whether all its values are integers.

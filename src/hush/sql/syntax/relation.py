@@ -75,7 +75,7 @@ class NamedRelation:
 class Join:
     """A relation that is joined. ``left`` keeps rows without a match; ``on_unit`` joins rows of the same unit."""
 
-    source: NamedRelation
+    item: NamedRelation
     left: bool
     on_unit: bool
     condition: Expr | None
@@ -83,7 +83,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A FROM clause. ``owner`` is the source whose units the rows belong to; None if all sources are public."""
+    """A FROM clause. ``owner`` is the table whose units the rows belong to; None if all are public."""
 
     first: NamedRelation
     joins: tuple[Join, ...]
@@ -127,14 +127,15 @@ class QueryRelation:
         body: How the rows come about.
         fields: The columns.
         units: How many columns (u0, u1) identify the unit: 0 for a public relation, 2 for a user within a window.
-        entity: What the unit identifies and how it is written. Units of different entities are never compared.
+        id_kind: Whether units are integers or texts; None if each row is a unit, or if the relation is public. Units of
+            different kinds are never compared.
         name: The name of its common table expression in the plan; empty for a base table.
     """
 
     body: Body
     fields: tuple[Field, ...]
     units: int = 0
-    entity: str = ""
+    id_kind: ColumnKind | None = None
     name: str = ""
 
     @property
@@ -150,7 +151,7 @@ class NestedQuery:
 
     Attributes:
         origin: Its FROM clause.
-        units: The aliases of two sources, its own and that of the condition, whose units the plan equates: only rows of
+        units: The aliases of two tables, its own and that of the condition, whose units the plan equates: only rows of
             the unit that the condition is about are read. None if all tables of the subquery are public.
     """
 
@@ -166,7 +167,7 @@ class WindowClause:
     ORDER BY.
 
     Attributes:
-        unit: The alias of the source whose unit the plan partitions by; None if all tables are public.
+        unit: The alias of the table whose unit the plan partitions by; None if all tables are public.
         num_parts: How many expressions PARTITION BY has, besides the unit.
         directions: For each expression of ORDER BY: ASC or DESC, NULLS FIRST or LAST.
     """
@@ -188,12 +189,12 @@ def subqueries(origin: Origin, where: Expr | None = None) -> list[QueryRelation]
     """
     ordered: dict[str, QueryRelation] = {}
     read_by: dict[str, list[QueryRelation]] = {}
-    pending = list(reversed(_written_apart(_sources(origin, where))))
+    pending = list(reversed(_written_apart(_from_items(origin, where))))
     while pending:
         relation = pending[-1]
         if relation.name not in read_by:
             read_by[relation.name] = _written_apart(_below(relation.body))
-            unread = [source for source in read_by[relation.name] if source.name not in ordered]
+            unread = [from_item for from_item in read_by[relation.name] if from_item.name not in ordered]
             if unread:
                 pending += reversed(unread)
                 continue
@@ -204,8 +205,11 @@ def subqueries(origin: Origin, where: Expr | None = None) -> list[QueryRelation]
 
 def scanned_tables(origin: Origin, where: Expr | None) -> set[str]:
     """Return the names of the base tables that a SELECT reads, at any depth."""
-    sources = [*_sources(origin, where), *(s for relation in subqueries(origin, where) for s in _below(relation.body))]
-    return {source.relation.body.table for source in sources if isinstance(source.relation.body, Scan)}
+    from_items = [
+        *_from_items(origin, where),
+        *(s for relation in subqueries(origin, where) for s in _below(relation.body)),
+    ]
+    return {from_item.relation.body.table for from_item in from_items if isinstance(from_item.relation.body, Scan)}
 
 
 def _below(body: Body) -> list[NamedRelation]:
@@ -215,24 +219,24 @@ def _below(body: Body) -> list[NamedRelation]:
     if isinstance(body, Scan):
         return []
     items = body.items if isinstance(body, Projection) else (*body.keys, *body.aggregates)
-    return _sources(body.origin, body.where, *[expression for _, expression in items])
+    return _from_items(body.origin, body.where, *[expression for _, expression in items])
 
 
-def _sources(origin: Origin, *expressions: Expr | None) -> list[NamedRelation]:
+def _from_items(origin: Origin, *expressions: Expr | None) -> list[NamedRelation]:
     """Return the relations that an origin and expressions name."""
     conditions = [join.condition for join in origin.joins]
     nested = [query.origin for query in _nested_queries([*conditions, *expressions])]
-    return [source for clause in (origin, *nested) for source in sources_of(clause)]
+    return [from_item for clause in (origin, *nested) for from_item in from_items_of(clause)]
 
 
-def _written_apart(sources: Iterable[NamedRelation]) -> list[QueryRelation]:
+def _written_apart(from_items: Iterable[NamedRelation]) -> list[QueryRelation]:
     """Return the relations that are common table expressions of the plan: all but base tables."""
-    return [source.relation for source in sources if source.relation.name]
+    return [from_item.relation for from_item in from_items if from_item.relation.name]
 
 
-def sources_of(origin: Origin) -> list[NamedRelation]:
+def from_items_of(origin: Origin) -> list[NamedRelation]:
     """Return the relations that an origin names, in order."""
-    return [origin.first, *(join.source for join in origin.joins)]
+    return [origin.first, *(join.item for join in origin.joins)]
 
 
 def _nested_queries(expressions: Iterable[Expr | None]) -> Iterator[NestedQuery]:

@@ -35,9 +35,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hush.data.tables.catalog import ROW, ColumnKind
+from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.releases import LeafCounts, Quantity, SumRelease
 from hush.sql.write.dialects import Dialect
+from hush.sql.write.keys import equal_or_null, matches_list, normalised_key, public_list
 from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write_expression
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release:
     all choose the same ones, and the value breaks ties. What other units contribute stays as it was.
     """
     units, keys, index = _unit_names(plan), _key_names(plan), release.value or 0
-    value = _normalised_key(f"v{index}", plan.values[index].kind, dialect)
+    value = normalised_key(f"v{index}", plan.values[index].kind, dialect)
     values = (
         f"SELECT DISTINCT * FROM ({_in_kept_groups(plan, dialect, f'{value} AS v', 't.v')}) AS f WHERE v IS NOT NULL"
     )
@@ -164,7 +165,7 @@ def _in_kept_groups(plan: QueryPlan, dialect: Dialect, value: str, item: str) ->
     """
     units, keys = _unit_names(plan), _key_names(plan)
     same_group = " AND ".join(
-        [f"t.{unit} = p.{unit}" for unit in units] + [_equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
+        [f"t.{unit} = p.{unit}" for unit in units] + [equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
     )
     owned = ", ".join([f"t.{name}" for name in [*units, *keys]] + (["p.counted"] if plan.in_total else []))
     rows = f"(SELECT *, {value} FROM hush_cleaned) AS t"
@@ -221,10 +222,10 @@ def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
     items = [f"r.{name} AS {name}" for name in _unit_names(plan)]
     joins = []
     for index, key in enumerate(plan.keys):
-        column = _normalised_key(f"r.k{index}", key.expression.kind, dialect)
+        column = normalised_key(f"r.k{index}", key.expression.kind, dialect)
         if key.domain is not None:
-            match = _matches_list(index, column, key.domain, dialect)
-            joins.append(f"INNER JOIN {_public_list(plan, dialect, index)} ON {match}")
+            match = matches_list(index, column, key.domain, dialect)
+            joins.append(f"INNER JOIN {public_list(plan, dialect, index)} ON {match}")
         if not plan.public_keys:
             items.append(f"{column} AS k{index}")
     if plan.public_keys and plan.keys:
@@ -390,31 +391,6 @@ def _cut_contribution(plan: QueryPlan, release: SumRelease, dialect: Dialect) ->
     return f"CAST({clamped} AS {_integer_type(release, dialect)})"
 
 
-def _normalised_key(name: str, kind: ColumnKind, dialect: Dialect) -> str:
-    """Return a key such that equal keys form one group in every step. Only numbers need care: -0.0 equals 0.0."""
-    if kind is not ColumnKind.FLOAT:
-        return name
-    zero = dialect.real(0.0)
-    return f"(CASE WHEN {name} = 0 THEN {zero} WHEN {name} BETWEEN -1e100 AND 1e100 THEN {name} END)"
-
-
-def _public_list(plan: QueryPlan, dialect: Dialect, index: int) -> str:
-    """Return a key's public values as a table of their indices i and values k."""
-    key = plan.keys[index]
-    constants = [dialect.constant(value, key.expression.kind) for value in key.domain or ()]
-    return dialect.public_list(f"l{index}", constants)
-
-
-def _matches_list(index: int, key: str, domain: tuple[object, ...], dialect: Dialect) -> str:
-    """Return the condition that a key is on its public list. NULL matches if it is listed."""
-    return f"l{index}.k = {key}" if None not in domain else _equal_or_null(f"l{index}.k", key, dialect)
-
-
-def _equal_or_null(left: str, right: str, dialect: Dialect) -> str:
-    """Return the condition that two values are equal, or both NULL."""
-    return dialect.templates["same"].format(left, right)
-
-
 def _group_number(plan: QueryPlan) -> str:
     """Return the number of a group among all combinations of public keys: mixed radix, the last key fastest."""
     number = "l0.i"
@@ -449,4 +425,4 @@ def _ranked_units(plan: QueryPlan) -> list[str]:
     owner = plan.origin.owner
     # The number of a row depends on the rows before it. Were it to decide, adding a row would change which groups of
     # other rows count.
-    return [] if owner is not None and owner.relation.entity == ROW else _unit_names(plan)
+    return [] if owner is not None and owner.relation.id_kind is None else _unit_names(plan)

@@ -18,7 +18,7 @@ from hush.data.tables.catalog import ColumnKind
 from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import Order, evaluate, sort_key
-from hush.sql.syntax.relation import Origin, Scan, sources_of
+from hush.sql.syntax.relation import Origin, Scan, from_items_of
 from hush.sql.syntax.releases import LeafCounts, Quantity, QueryStatistic, SumRelease
 from hush.sql.syntax.windows import Released, ReleasedWindow, window_values, windows_in
 from hush.sql.write import bounded
@@ -212,7 +212,7 @@ class QueryPlan:
         if not pending:
             return "a constant text"
         alias, name = pending[0].value
-        fields = next(source.relation.fields for source in sources_of(self.origin) if source.alias == alias)
+        fields = next(from_item.relation.fields for from_item in from_items_of(self.origin) if from_item.alias == alias)
         return next(field.name for field in fields if field.column == name)
 
     def rows_fingerprint(self) -> str:

@@ -104,32 +104,32 @@ def _union(relation: QueryRelation, body: UnionAll, dialect: Dialect) -> str:
 
 def _write_origin(origin: Origin, dialect: Dialect) -> str:
     """Return a FROM clause. A join of private relations compares their units, whatever the query's condition is."""
-    parts = [_write_source(origin.first, dialect)]
+    parts = [_write_from_item(origin.first, dialect)]
     for join in origin.joins:
         conditions = []
         if join.on_unit and origin.owner is not None:
-            conditions.append(_same_unit(origin.owner.alias, join.source.alias))
+            conditions.append(_same_unit(origin.owner.alias, join.item.alias))
         if join.condition is not None:
             conditions.append(write_expression(join.condition, dialect))
         keyword = "LEFT JOIN" if join.left else "INNER JOIN"
-        parts.append(f"{keyword} {_write_source(join.source, dialect)} ON {' AND '.join(conditions) or 'TRUE'}")
+        parts.append(f"{keyword} {_write_from_item(join.item, dialect)} ON {' AND '.join(conditions) or 'TRUE'}")
     return " ".join(parts)
 
 
-def _write_source(source: NamedRelation, dialect: Dialect) -> str:
+def _write_from_item(from_item: NamedRelation, dialect: Dialect) -> str:
     """Return a base table, or the name of a subquery, with its alias."""
-    body = source.relation.body
-    text = f"({_write_scan(body, dialect)})" if isinstance(body, Scan) else source.relation.name
-    return f"{text} AS {source.alias}"
+    body = from_item.relation.body
+    text = f"({_write_scan(body, dialect)})" if isinstance(body, Scan) else from_item.relation.name
+    return f"{text} AS {from_item.alias}"
 
 
 def _same_unit(left: str, right: str) -> str:
-    """Return the condition that rows of two sources, by alias, belong to the same unit."""
+    """Return the condition that rows of two tables, by alias, belong to the same unit."""
     return f"{left}.u0 = {right}.u0"
 
 
 def unit_columns(origin: Origin) -> list[str]:
-    """Return the items that select the unit's columns from the source that owns the rows."""
+    """Return the items that select the unit's columns from the table that owns the rows."""
     owner = origin.owner
     return [] if owner is None else [f"{owner.alias}.u{index} AS u{index}" for index in range(owner.relation.units)]
 
@@ -188,7 +188,7 @@ def _raw_column(column: ScannedColumn, dialect: Dialect) -> str:
 
 
 def _column(expression: Expr, dialect: Dialect) -> str:
-    """Return a column, qualified by its source."""
+    """Return a column, qualified by its table."""
     return ".".join(expression.value)
 
 

@@ -188,4 +188,4 @@ def claim(
     # A guarantee per row does not depend on ids.
     stated = (*(() if unit == Unit.example() else (ONE_ID,)), *assumptions, *assumptions_of(source))
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=unit, method=method, assumptions=stated)
-    return guarantee, events.QualifiedEvent(event, Relation.ADD_OR_REMOVE.value, str(unit), stated)
+    return guarantee, events.QualifiedEvent(event, Relation.ADD_OR_REMOVE, unit, stated)

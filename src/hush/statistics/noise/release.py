@@ -26,12 +26,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import ComposedEvent, Event, calibrate_noise, events
+from hush.accounting import ComposedEvent, Event, events, gaussian_multiplier
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
 from hush.randomness import MAX_SCALE, RandomSource, discrete_laplace, floored_gaussian, floored_laplace
 from hush.statistics.noise.tails import Tail, gaussian_tail, laplace_tail
@@ -310,15 +309,9 @@ def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: flo
         raise InvalidArgument(
             "delta", delta, "a number in (0, 1)", "Gaussian noise needs one", "Pass delta=, or use LaplaceNoise()"
         )
-    multiplier = _multiplier(float(epsilon), float(delta))
+    multiplier = gaussian_multiplier(float(epsilon), float(delta))
     plan = plan_gaussian(blocks, groups_per_unit=groups_per_unit, noise_multiplier=multiplier)
     return CalibratedPlan(plan.noise, blocks, plan.block_scales, plan.event, float(epsilon), float(delta))
-
-
-@lru_cache(maxsize=256)
-def _multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier for (epsilon, delta); cached, because calibration takes longer than most releases."""
-    return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
 def _checked_scale(scale: float) -> float:

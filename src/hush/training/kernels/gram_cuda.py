@@ -29,6 +29,7 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
     size, device = len(pairs[0][0]), pairs[0][0].device
     layers = [_in_one_type(x, g) for x, g in pairs]
     max_tiles = max(triton.cdiv(x.shape[1], _tile_size(x.shape[1])) for x, _ in layers)
+    # Zeros, because a layer with fewer tiles than the largest one leaves the others as they are.
     products = torch.zeros(2, len(layers), size, max_tiles * (max_tiles + 1) // 2, device=device)
     lengths = torch.zeros(2, len(layers), size, max_tiles, device=device)
     launches: dict[Any, list[int]] = {}
@@ -152,12 +153,15 @@ def _gram_kernel(
     x_start, g_start = x + example * x_example, g + example * g_example
     x_products = _inner_products(x_start, i, j, inputs, x_position, x_feature, positions, TILE, DEPTH, PRECISION)
     g_products = _inner_products(g_start, i, j, outputs, g_position, g_feature, positions, TILE, DEPTH, PRECISION)
+    # The tile (column, row) is this one's transpose, so its products have the same sum.
     times = tl.where(row == column, 1.0, 2.0)
     tl.store(products + output_row * max_pairs + pair, tl.sum(x_products * g_products) * times)
     tl.store(x_gram_squares + output_row * max_pairs + pair, tl.sum(x_products * x_products) * times)
     if row == column:  # the diagonal holds |x_t|^2 and |g_t|^2
         diagonal = i[:, None] == j[None, :]
+        # A square that is put together from TensorFloat32 parts may come out below 0, and would have no root.
         x_products = tl.where(diagonal, tl.maximum(x_products, 0.0), 0.0)
         g_products = tl.where(diagonal, tl.maximum(g_products, 0.0), 0.0)
+        # sum_t |x_t| |g_t| is at least the gradient's norm, by the triangle inequality; it scales the rounding error.
         tl.store(lengths + output_row * max_tiles + row, tl.sum(tl.sqrt(x_products) * tl.sqrt(g_products)))
         tl.store(g_squares + output_row * max_tiles + row, tl.sum(g_products))

@@ -32,6 +32,7 @@ TILE = 16 * _LANES  # values per program
 
 def key_words(key: bytes, step: int) -> list[int]:
     """Return the key and the nonce, which is the step, as eleven signed words."""
+    # The step is the nonce: no two steps share a block of the stream, so no noise is drawn twice under a key.
     return [int(word) for word in np.frombuffer(key + step.to_bytes(12, "little"), dtype=np.int32)]
 
 
@@ -106,8 +107,11 @@ def _quarter_round(a, b, c, d):
 @triton.jit
 def _box_muller(radius, angle):
     """Return two normal draws of standard deviation 1/2: the sum of four of them has standard deviation 1."""
+    # u = (32 bits + (8 bits + 1/2) / 2^8) / 2^32: never 0, whose logarithm is infinite.
     uniform = (radius.to(tl.float32) + ((angle & 255).to(tl.float32) + 0.5) * 0.00390625) * 2.3283064365386963e-10
+    # The fast logarithm of a u next to 1 may come out above 0, and would have no root.
     length = tl.sqrt(tl.maximum(-0.5 * libdevice.fast_logf(uniform), 0.0))  # half of sqrt(-2 ln u)
+    # 24 bits with a sign: from -pi to pi, where the fast cosine and sine err least.
     turn = (angle.to(tl.int32, bitcast=True) >> 8).to(tl.float32) * 3.7450702829239495e-07  # 2 pi / 2^24
     return length * libdevice.fast_cosf(turn), length * libdevice.fast_sinf(turn)
 
@@ -115,6 +119,7 @@ def _box_muller(radius, angle):
 @triton.jit
 def _mix_four(a, b, c, d):
     """Return four signed sums of four draws: the rows of a Hadamard matrix, orthogonal to each other."""
+    # An orthogonal map of independent normal draws gives independent normal draws. Its factor 1/2 is in `_box_muller`.
     e, f, g, h = a + b, a - b, c + d, c - d
     return e + g, f + h, e - g, f - h
 
@@ -158,6 +163,7 @@ def _sixteen_normals(counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10):
         x1, x6, x11, x12 = _quarter_round(x1, x6, x11, x12)
         x2, x7, x8, x13 = _quarter_round(x2, x7, x8, x13)
         x3, x4, x9, x14 = _quarter_round(x3, x4, x9, x14)
+    # The rounds can be undone step by step. The block cannot, once the state before them is added (section 2.3).
     v0, v1, v2, v3, v4, v5, v6, v7 = _eight_normals(
         x0 + c0, x1 + c1, x2 + c2, x3 + c3, x4 + k0, x5 + k1, x6 + k2, x7 + k3
     )
@@ -179,6 +185,7 @@ def _write_noise(out, size, scale, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, 
     v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _sixteen_normals(
         counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10
     )
+    # A lane's sixteen values lie LANES apart, so that neighbouring lanes write neighbouring addresses.
     at = tile * (16 * LANES) + lane
     tl.store(out + at, v0 * scale, mask=at < size)
     tl.store(out + at + LANES, v1 * scale, mask=at + LANES < size)
@@ -223,11 +230,13 @@ def _optimize(
 ):
     """Take the optimizer's step for one value per lane, as torch.optim.SGD, Adam and AdamW define it."""
     inside = at < size
+    # The clipped sum and the noise meet here only: neither the noise nor the noisy gradient is ever in memory.
     g = tl.load(total + at, mask=inside, other=0.0) * scale + value * noise
     p = tl.load(param + at, mask=inside, other=0.0)
     if KIND == 0:
         g += decay * p
         if MOMENTUM:
+            # torch starts the momentum with the first gradient, without dampening.
             if BEGIN:  # noqa: SIM108
                 m = g
             else:
@@ -242,6 +251,7 @@ def _optimize(
         if KIND == 1:
             g += decay * p
         else:
+            # AdamW shrinks the weights directly, not through the moments (Loshchilov & Hutter 2019).
             p *= 1.0 - lr * decay
         m = tl.load(state1 + at, mask=inside, other=0.0)
         v = tl.load(state2 + at, mask=inside, other=0.0)
@@ -249,6 +259,7 @@ def _optimize(
         v = second * v + (1.0 - second) * g * g
         tl.store(state1 + at, m, mask=inside)
         tl.store(state2 + at, v, mask=inside)
+        # Kingma & Ba 2015, Algorithm 1, with torch's order: sqrt(v) is corrected before eps is added.
         p -= lr / correct1 * m / (tl.sqrt(v) / correct2 + eps)
     tl.store(param + at, p, mask=inside)
 
@@ -283,6 +294,7 @@ def _update(
     BEGIN: tl.constexpr,
     LANES: tl.constexpr,
 ):
+    # A tile's number in the noise, not its address, decides which values it gets.
     entry = tiles + tl.program_id(0).to(tl.int64) * 3
     row = pointers + tl.load(entry) * 5
     start = tl.load(entry + 1)

@@ -104,6 +104,7 @@ def _launches(tensors: list[Tensor]) -> list[tuple[torch.dtype, bool, list[int]]
     """Return the numbers of the tensors [B, n] that share a launch: same type, and rows 16-element aligned or not."""
     launches: dict[tuple[torch.dtype, bool], list[int]] = {}
     for number, tensor in enumerate(tensors):
+        # One unaligned row would make a launch read all of its rows one element at a time.
         aligned = (tensor.data_ptr() | tensor.shape[1] | tensor.stride(0)) % 16 == 0
         launches.setdefault((tensor.dtype, aligned), []).append(number)
     return [(dtype, aligned, numbers) for (dtype, aligned), numbers in launches.items()]
@@ -136,6 +137,7 @@ def squares(tensors: list[Tensor], groups: list[int], num_groups: int) -> Tensor
                 WIDTH=_WIDTH,
                 TIMES=_TIMES,
             )
+        # fp32 within a tile of 2^14 elements and fp64 over the tiles: the rounding error does not grow with the model.
         if num_groups == 1:
             total += parts.sum(0, dtype=torch.float64)
         else:
@@ -227,7 +229,9 @@ def _factors(
 ):
     at = tl.program_id(0) * 128 + tl.arange(0, 128)
     inside = at < size
+    # A sum of products may round to below 0. NaN has to stay NaN, because it gets factor 0 below.
     square = tl.maximum(tl.load(squares + at, mask=inside, other=0.0), 0.0, propagate_nan=tl.PropagateNan.ALL)
+    # The most that the true norm can be. A norm that is taken too large clips more than it must, which is safe.
     bound = square
     if DOUBTS:
         bound += tl.load(doubts + at, mask=inside, other=0.0)
@@ -236,6 +240,7 @@ def _factors(
         bound += tl.sqrt(tl.load(roundings + at, mask=inside, other=0.0))
     finite = bound / scale < 1e30  # false for NaN; beyond, fp32 would round the factor coarsely
     weight = tl.load(chosen + at, mask=inside, other=0.0)
+    # 1e-300 only keeps 0 / 0 away: an example of norm 0 has factor 1.
     factor = tl.minimum(target * scale / tl.maximum(bound, 1e-300), 1.0) / scale
     tl.store(factors + at, tl.where(finite & (weight > 0), factor, 0.0).to(tl.float32), mask=inside)
     tl.store(norms + at, tl.where(finite, tl.sqrt(square) / scale, float("nan")).to(tl.float32), mask=inside)
@@ -313,6 +318,7 @@ def _squares(
     for turn in tl.static_range(TIMES):
         at = start + turn * WIDTH + tl.arange(0, WIDTH)
         value = tl.load(values + example * stride + at, mask=at < length, other=0.0).to(tl.float32)
+        # Each lane adds up TIMES squares and the lanes are added as a tree: few roundings for many elements.
         total += value * value
     tl.store(parts + tile * size + example, tl.sum(total))
 
@@ -342,7 +348,9 @@ def _weighted_sums(
     for begin in range(first, last, ROWS):
         example = begin + tl.arange(0, ROWS)
         factor = tl.load(group_factors + example, mask=example < last, other=0.0)
+        # Rows of factor 0 are left out, not multiplied by it: 0 times infinity is NaN.
         needed = inside[None, :] & (factor > 0)[:, None]
+        # In 64 bits: examples times elements exceed 2^31.
         where = values + example[:, None].to(tl.int64) * stride + at[None, :]
         total += factor[:, None] * tl.load(where, mask=needed, other=0.0).to(tl.float32)
     out = parts + tl.program_id(1).to(tl.int64) * parts_stride + tl.load(tile + 2) + tl.arange(0, COLUMNS)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.randomness import KeyedSource
+from hush.training.plan.draws import Indices
 from hush.training.plan.loader import PhysicalBatch, physical_batches
-from hush.training.plan.samplers import Indices
 from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import UserGroups, Users, random_subset
 

@@ -80,6 +80,8 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
     """
     size = len(losses)
     generator = torch.Generator().manual_seed(size)  # the splits need not be secret; torch's own state stays as it is
+    # The first and the last example alone, then random halves, each of which separates a given pair with probability
+    # 1/2.
     splits = [torch.arange(size) == index for index in {0, size - 1}]
     splits += [torch.rand(size, generator=generator) < 0.5 for _ in range(4)]
     for chosen in (split.to(losses.device) for split in splits):
@@ -87,6 +89,7 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
             losses[chosen].sum(), [value for _, value in watched], retain_graph=True, allow_unused=True
         )
         for (name, _), gradient in zip(watched, gradients, strict=True):
+            # NaN in another example's row is 0 times infinity, and no dependence.
             if gradient is not None and bool(torch.nan_to_num(gradient[~chosen]).any()):
                 raise Unsupported(
                     f"losses: the loss of one example depends on another example, through {name}",
@@ -157,6 +160,7 @@ def _weighted_outputs(call: ComparableCall, size: int) -> Loss:
     def loss(model: nn.Module, arguments: Any) -> Tensor:
         total = torch.zeros(size, device=next(model.parameters()).device, dtype=torch.float32)
         for output in call.outputs_of(run_call(model, arguments)):
+            # Weights that differ, so that errors cannot cancel between the outputs of an example.
             values = output.reshape(size, -1).float()
             total = total + (values * torch.cos(torch.arange(values.shape[1], device=values.device) + 0.5)).sum(1)
         return total
@@ -165,6 +169,7 @@ def _weighted_outputs(call: ComparableCall, size: int) -> Loss:
 
 
 def _tolerance(model: nn.Module) -> float:
+    # Half precision keeps 8 to 11 bits of each factor.
     return max(2e-3 if param.dtype in (torch.float32, torch.float64) else 0.1 for param in model.parameters())
 
 
@@ -235,9 +240,11 @@ def _looped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, size
         computed: tuple[Tensor | None, ...] = torch.autograd.grad(
             losses.sum(), list(params.values()), allow_unused=True
         )
+        # In double precision, so that the oracle's own rounding does not matter.
         gradients = {name: value.double() for name, value in zip(params, computed, strict=True) if value is not None}
         square = sum((gradient.square().sum() for gradient in gradients.values()), torch.zeros(()))
         norm = torch.sqrt(torch.as_tensor(square))
+        # An example whose gradient is not finite counts as 0, as in a private step.
         norms.append(norm if torch.isfinite(norm) else torch.full_like(norm, torch.nan))
         if torch.isfinite(norm):
             factor = min(1.0, clip_norm / max(float(norm), 1e-300))

@@ -332,6 +332,7 @@ class GradientEngine:
             raise InvalidArgument("losses", "unrelated", "losses of the private model's output", "Run it on the batch")
         half = any(tap.dtype is torch.float16 for tap in taps)
         self._loss_scale = _FP16_SCALE if half else 1.0
+        # `where` and not a product alone: 0 times an infinite loss is NaN, and would spread to the sum.
         weighted = losses if weights is None else torch.where(weights > 0, losses * weights.to(losses.dtype), 0.0)
         total = weighted.sum() if not half else weighted.float().sum() * self._loss_scale
         self._in_backward = True

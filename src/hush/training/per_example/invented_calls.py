@@ -74,6 +74,7 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
     modes = Modes(model)
     for call in calls:
         two_examples = select_rows(call, size, slice(0, 2))
+        # Some models take logarithms or roots, and need positive numbers; ones suit nearly all.
         for draw in (torch.randn, torch.rand, torch.ones):
             invented = _invent(two_examples, draw)
             modes.restore()
@@ -97,6 +98,7 @@ def isolated(model: nn.Module) -> Iterator[None]:
     modes = Modes(model)
     fast_path = torch.backends.mha.get_fastpath_enabled()
     try:
+        # The fused attention of evaluation mode is another implementation than the one that trains.
         torch.backends.mha.set_fastpath_enabled(False)
         with (
             torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
@@ -161,6 +163,7 @@ def _reproducible_outputs(model: nn.Module, call: Any) -> list[Tensor] | None:
     outputs = _outputs(model, call)
     if outputs is None:
         return None
+    # Dropout and the like give other outputs for another seed, and cannot be compared.
     return outputs if all(_are_equal(outputs, _outputs(model, call, seed)) for seed in (1, 2, 3)) else None
 
 

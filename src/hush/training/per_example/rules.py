@@ -177,6 +177,8 @@ def linear(
         return F.linear(x, plain, bias)
     x = engine.batched(x, name)
     inputs, outputs, size = plain.shape[1], plain.shape[0], len(x)
+    # Detached, so that any gradient that autograd finds for a parameter comes from outside of its layer
+    # (`refuse_outside_use`).
     x, plain, bias = _autocast(x, plain.detach(), None if bias is None else bias.detach())
     taps: list[Tensor | None] = [None] * 4
     rows = rows or {}
@@ -262,6 +264,7 @@ def _embedding(engine: GradientEngine, module: nn.Embedding, input: Tensor) -> T
 def embed(engine: GradientEngine, name: str, indices: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
     """Return rows of a table, recorded. Lookups of one row by one example are added up before norms are taken."""
     folded = (len(indices), indices.numel() // len(indices))
+    # Indices pass through a tap as doubles, which hold them exactly up to 2^53.
     exact = torch.empty((), device=weight.device, dtype=torch.float64)
     wide = exact if weight.dtype is torch.float64 else exact.float()
     taps = [engine.tap(folded, exact, of_input=True), engine.tap((*folded, weight.shape[1]), wide)]
@@ -294,6 +297,7 @@ def _embedding_bag(
     )
     weights = real if per_sample_weights is None else real * per_sample_weights
     total = (rows * weights.unsqueeze(-1)).sum(1)
+    # A bag of padding only has the mean 0, as in torch.
     return total if module.mode == "sum" else total / real.sum(1, keepdim=True).clamp_min(1)
 
 

@@ -15,12 +15,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hush.accounting import (
     BallsInBinsEvent,
@@ -32,10 +30,10 @@ from hush.accounting import (
 )
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Relation
-from hush.randomness import KeyedSource, geometric, uniform_below
+from hush.randomness import KeyedSource
 from hush.training.noise.correlated_noise import Once, Participation, PoissonTurns, Separated
+from hush.training.plan.draws import Indices, bins_of_epoch, distinct_units, order_of_epoch, poisson_sample
 
-Indices = NDArray[np.int64]
 EventTemplate = Callable[[float], Event]  # from a noise multiplier to the event of a noisy sum over one sample
 Setting = tuple[float, int]  # a step's noise multiplier and batch size
 Keys = Callable[[int], bytes]  # from a step to the key that is valid for it
@@ -178,30 +176,6 @@ def poisson_event(event: Event, rate: float) -> Event:
     return event if rate >= 1 else PoissonSampledEvent(event, rate)
 
 
-def poisson_sample(key: bytes, step: int, num_units: int, sampling_rate: float) -> Indices:
-    """Return the indices of a Poisson sample, in increasing order.
-
-    The gaps between sampled indices are geometric. They are sampled exactly, at a rate that is rounded down by a
-    relative error below 1e-15.
-    """
-    if sampling_rate == 1:
-        return np.arange(num_units)
-    source = KeyedSource(key, step)
-    # P(gap >= k) = (1 - rate)^k = exp(-k / scale). A larger scale is a lower rate, which is the safe side.
-    scale = -1 / math.log1p(-sampling_rate) * (1 + 2.0**-50)
-    parts: list[Indices] = []
-    last = -1
-    while last < num_units:
-        # Four standard deviations more than expected, so that one round nearly always reaches the end.
-        expected = (num_units - last) * sampling_rate
-        gaps = geometric(source, scale, math.ceil(expected + 4 * math.sqrt(expected)) + 16)
-        # A gap of k means k units that are not sampled, and then one that is.
-        parts.append(last + np.cumsum(gaps + 1))
-        last = int(parts[-1][-1])
-    indices = np.concatenate(parts)
-    return indices[indices < num_units]
-
-
 @dataclass(frozen=True, slots=True)
 class Full(Sampling):
     """All units take part in every step: DP gradient descent.
@@ -244,7 +218,7 @@ class FixedSize(_Sized):
     keeps_places: ClassVar[bool] = True
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
-        return _distinct(KeyedSource(keys(step), step), num_units, batch_size)
+        return distinct_units(KeyedSource(keys(step), step), num_units, batch_size)
 
     def count(self, step: int, num_units: int, batch_size: int) -> int:
         return batch_size
@@ -306,7 +280,7 @@ class ShuffledEpochs(_Epochs):
     how: ClassVar[str] = "DP-SGD on shuffled epochs, not amplified by sampling"
 
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
-        return _order_of(key, epoch, num_units)
+        return order_of_epoch(key, epoch, num_units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +332,7 @@ class BallsInBins(_Sized):
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         epoch, position = divmod(step, self.bins(num_units))
-        return np.flatnonzero(_bins_of(keys(step - position), epoch, num_units, self.bins(num_units)) == position)
+        return np.flatnonzero(bins_of_epoch(keys(step - position), epoch, num_units, self.bins(num_units)) == position)
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         bins = self.bins(num_units)
@@ -417,7 +391,7 @@ class CyclicPoisson(_Sized):
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         # The split into parts lasts for the whole run, so it is drawn under the key of step 0. The stream number 2^64
         # is beyond all numbers of steps, so its random numbers are used nowhere else.
-        members = np.flatnonzero(_bins_of(keys(0), 1 << 64, num_units, self.parts) == step % self.parts)
+        members = np.flatnonzero(bins_of_epoch(keys(0), 1 << 64, num_units, self.parts) == step % self.parts)
         return members[poisson_sample(keys(step), step, len(members), self.rate(num_units))]
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
@@ -427,38 +401,3 @@ class CyclicPoisson(_Sized):
 
     def room(self, num_units: int) -> int:
         return Poisson(self.batch_size).room(num_units)
-
-
-def _distinct(source: KeyedSource, population: int, size: int) -> Indices:
-    """Draw ``size`` distinct numbers below ``population``, in random order, by rejecting repetitions."""
-    if 2 * size >= population:  # most draws would be repetitions
-        return _shuffled(source, population)[:size]
-    drawn = np.zeros(0, dtype=np.int64)
-    while True:
-        drawn = np.concatenate([drawn, uniform_below(source, population, 2 * size)])
-        # The first appearances, in the order in which they were drawn: a uniform sample without replacement.
-        first_positions = np.sort(np.unique(drawn, return_index=True)[1])
-        if len(first_positions) >= size:
-            return drawn[first_positions[:size]]
-
-
-def _shuffled(source: KeyedSource, count: int) -> Indices:
-    """Return a uniformly random permutation: sort random words, and draw them again if two are equal."""
-    while True:
-        words = source.words(count)
-        # Without ties, all orders of independent words are equally likely.
-        order = np.argsort(words, kind="stable")
-        if not np.any(np.diff(words[order]) == 0):
-            return order
-
-
-@lru_cache(maxsize=2)
-def _order_of(key: bytes, epoch: int, count: int) -> Indices:
-    """Return the order of an epoch; cached, as every step of the epoch asks for it."""
-    return _shuffled(KeyedSource(key, epoch), count)
-
-
-@lru_cache(maxsize=2)
-def _bins_of(key: bytes, epoch: int, count: int, bins: int) -> Indices:
-    """Return each unit's bin in an epoch; cached, as every step of the epoch asks for it."""
-    return uniform_below(KeyedSource(key, epoch), bins, count)

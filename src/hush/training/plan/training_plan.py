@@ -183,7 +183,7 @@ class TrainingPlan:
         if self.max_batch_size is not None:
             probability = self.overflow(self.num_steps if num_steps is None else num_steps)
             assumptions += (f"no sample exceeded the limit (one does with probability at most {probability:.3g})",)
-        return QualifiedEvent(self._event(num_steps), self.relation.value, str(self.unit), assumptions)
+        return QualifiedEvent(self._event(num_steps), self.relation, self.unit, assumptions)
 
     def _event(self, num_steps: int | None = None) -> Event:
         steps = self.num_steps if num_steps is None else num_steps

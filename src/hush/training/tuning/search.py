@@ -111,7 +111,7 @@ class TuningPlan:
     def event(self, assumptions: tuple[str, ...] = ()) -> Event:
         """Return the event of the whole search."""
         search = self.repetitions.event(self._one_run())
-        return QualifiedEvent(search, self.relation.value, str(self.unit), self._all_assumptions(assumptions))
+        return QualifiedEvent(search, self.relation, self.unit, self._all_assumptions(assumptions))
 
     def guarantee(self, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return the guarantee of the whole search, with additional assumptions."""

@@ -227,7 +227,7 @@ def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     answer = as_json(capsys, path, "--epsilon", "50", "--public-table", f"zones={tmp_path / 'zones.csv'}", text=text)
     assert answer["rows"][0]["n"] == pytest.approx(1500, abs=5)  # Laplace noise of scale 1/50: false alarms e^-250
     assert ask(path, "--epsilon", "1", "--public-table", "=x", text=text) == 2
-    assert "public_table=" in capsys.readouterr().err
+    assert "--public-table=" in capsys.readouterr().err
 
 
 def catalog(path: Path) -> str:
@@ -252,7 +252,7 @@ def test_a_catalog_takes_the_place_of_flags(path: Path, capsys: pytest.CaptureFi
     [
         (["--unit", "who"], "unit='who': expected none beside --catalog. Write it into the catalog."),
         (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none beside --catalog."),
-        (["--public-table", "zones"], "public_table=['zones']: expected none beside --catalog."),
+        (["--public-table", "zones"], "--public-table=['zones']: expected none beside --catalog."),
         (["postgresql://ann:geheim@host/db"], "data='...': expected none beside --catalog."),
     ],
 )
@@ -270,7 +270,7 @@ def test_data_and_unit_are_needed_without_a_catalog(path: Path, capsys: pytest.C
     assert main(["query"]) == 2
     assert "data=None: expected a file or a database. Or --catalog FILE" in capsys.readouterr().err
     assert main(["query", str(path), QUESTION, "--epsilon", "1"]) == 2
-    assert "unit=None: expected the column that identifies the privacy unit." in capsys.readouterr().err
+    assert "--unit: expected the column that identifies the privacy unit." in capsys.readouterr().err
 
 
 def test_counts_are_integers_in_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

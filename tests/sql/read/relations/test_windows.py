@@ -18,8 +18,8 @@ from hush.sql.read.relations import windows
 from hush.sql.write.plan import QueryPlan
 
 
-def about(window: str, source: str = "people") -> str:
-    return f"SELECT COUNT(*) AS n FROM (SELECT user_id, {window} AS w FROM {source}) AS t WHERE w IS NOT NULL"
+def about(window: str, table: str = "people") -> str:
+    return f"SELECT COUNT(*) AS n FROM (SELECT user_id, {window} AS w FROM {table}) AS t WHERE w IS NOT NULL"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.relation import NamedRelation
 
-Pair = tuple[str, str]  # the aliases of two sources whose units are equal
+Pair = tuple[str, str]  # the aliases of two tables whose units are equal
 WIDE_JOIN = "this join would combine rows of different units"
 JOIN_ADVICE = "Write JOIN b ON a.unit = b.unit, or join a public table"
 WIDE_SUBQUERY = "this subquery would read rows of other units"
@@ -42,7 +42,7 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def equated_units(conditions: Iterable[exp.Expr], resolve: Callable[[exp.Column], Expr]) -> list[Pair]:
-    """Return the pairs of sources whose units must be equal where all of these conditions hold."""
+    """Return the pairs of tables whose units must be equal where all of these conditions hold."""
     pairs = []
     for condition in conditions:
         sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
@@ -57,7 +57,7 @@ def equated_units(conditions: Iterable[exp.Expr], resolve: Callable[[exp.Column]
 
 
 def equated_by(left: Expr, right: Expr) -> list[Pair]:
-    """Return the pair of sources whose units are equal if two columns are, or nothing."""
+    """Return the pair of tables whose units are equal if two columns are, or nothing."""
     if left.op != "column" or right.op != "column" or left.value[0] == right.value[0]:
         return []
     same_key = left.owner_key != "" and left.owner_key == right.owner_key
@@ -65,7 +65,7 @@ def equated_by(left: Expr, right: Expr) -> list[Pair]:
 
 
 def reached(start: set[str], pairs: Iterable[Pair]) -> set[str]:
-    """Return the sources whose units equal those of ``start``, by a chain of pairs."""
+    """Return the tables whose units equal those of ``start``, by a chain of pairs."""
     reachable, pending = set(start), list(start)
     neighbours: dict[str, list[str]] = {}
     for left, right in pairs:
@@ -84,30 +84,30 @@ def aliases_above(scope: Scope) -> set[str]:
     aliases: set[str] = set()
     while scope.parent is not None:
         scope = scope.parent
-        aliases |= {source.alias for source in scope.sources.values()}
+        aliases |= {from_item.alias for from_item in scope.from_items.values()}
     return aliases
 
 
-def check_comparable(refuse: Refuser, node: exp.Expr, owner: NamedRelation, source: NamedRelation) -> None:
+def check_comparable(refuse: Refuser, node: exp.Expr, owner: NamedRelation, from_item: NamedRelation) -> None:
     """Refuse two private relations whose units cannot be compared."""
-    if owner.relation.entity != source.relation.entity:
+    if owner.relation.id_kind is not from_item.relation.id_kind:
         raise refuse(
             node,
-            "the units of these tables are different entities, or have different types",
-            "Declare both with the same entity and type",
+            "the units of these tables have different types",
+            "Store both as integers, or both as texts",
         )
-    if owner.relation.units > 1 or source.relation.units > 1:
+    if owner.relation.units > 1 or from_item.relation.units > 1:
         raise refuse(node, "tables whose unit is a user within a window cannot be joined")
 
 
 def join_condition(
-    refuse: Refuser, node: exp.Expr, scope: Scope, before: Mapping[str, NamedRelation], source: NamedRelation
+    refuse: Refuser, node: exp.Expr, scope: Scope, before: Mapping[str, NamedRelation], from_item: NamedRelation
 ) -> list[Expr]:
     """Return the parts of a join's condition, which all have to hold."""
     row = Translator(refuse, scope.resolve)
-    merged = _common_names(before, source) if node.args.get("method") else node.args.get("using")
+    merged = _common_names(before, from_item) if node.args.get("method") else node.args.get("using")
     if merged:
-        return [_using(refuse, name, before, source, scope) for name in merged]
+        return [_using(refuse, name, before, from_item, scope) for name in merged]
     if node.args.get("on") is None:
         return []
     on = node.args["on"]
@@ -125,12 +125,12 @@ def all_of(conditions: Sequence[Expr]) -> Expr | None:
 
 
 def _using(
-    refuse: Refuser, name: exp.Expr, before: Mapping[str, NamedRelation], source: NamedRelation, scope: Scope
+    refuse: Refuser, name: exp.Expr, before: Mapping[str, NamedRelation], from_item: NamedRelation, scope: Scope
 ) -> Expr:
     """Return the condition of one column of USING."""
     lower = name.name.casefold()
     lefts = [match for other in before.values() if (match := find_column(other, lower)) is not None]
-    right = find_column(source, lower)
+    right = find_column(from_item, lower)
     if (len(lefts) != 1 and lower not in scope.merged) or right is None:
         raise refuse(name, "USING takes a column that both sides have exactly once")
     if lefts[0].kind is not right.kind or right.kind is ColumnKind.OTHER:
@@ -139,9 +139,9 @@ def _using(
     return Expr("eq", ColumnKind.BOOL, (lefts[0], right))
 
 
-def _common_names(before: Mapping[str, NamedRelation], source: NamedRelation) -> list[exp.Expr]:
-    """Return the columns of a NATURAL JOIN: those of the source that an earlier one has as well."""
-    names = [entry.name for entry in source.relation.fields]
+def _common_names(before: Mapping[str, NamedRelation], from_item: NamedRelation) -> list[exp.Expr]:
+    """Return the columns of a NATURAL JOIN: those of the table that an earlier one has as well."""
+    names = [entry.name for entry in from_item.relation.fields]
     return [
         exp.to_identifier(name)
         for name in names
@@ -149,11 +149,12 @@ def _common_names(before: Mapping[str, NamedRelation], source: NamedRelation) ->
     ]
 
 
-def unmark_unit(scope: Scope, source: NamedRelation) -> None:
-    """Let no column of a source count as the unit any more, nor as a key that leads to it."""
+def unmark_unit(scope: Scope, from_item: NamedRelation) -> None:
+    """Let no column of a table count as the unit any more, nor as a key that leads to it."""
     fields = tuple(
-        replace(entry, prototype=replace(entry.prototype, unit=False, owner_key="")) for entry in source.relation.fields
+        replace(entry, prototype=replace(entry.prototype, unit=False, owner_key=""))
+        for entry in from_item.relation.fields
     )
-    for name, known in scope.sources.items():
-        if known is source:
-            scope.sources[name] = replace(source, relation=replace(source.relation, fields=fields))
+    for name, known in scope.from_items.items():
+        if known is from_item:
+            scope.from_items[name] = replace(from_item, relation=replace(from_item.relation, fields=fields))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.per_unit import Grouping, is_aggregated, unit_aggregate
+from hush.sql.read.grouping import Grouping, is_aggregated, unit_aggregate
 from hush.sql.read.relations.joins import (
     NESTED_ADVICE,
     WIDE_SUBQUERY,
@@ -40,7 +40,7 @@ from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.relation import NamedRelation, NestedQuery, Origin, QueryRelation
 
 if TYPE_CHECKING:
-    from hush.sql.read.relations.sources import Reader
+    from hush.sql.read.relations.reader import Reader
 
 NO_CONDITION = literal(True, ColumnKind.BOOL)
 _KINDS = (ColumnKind.INT, ColumnKind.FLOAT)
@@ -122,22 +122,22 @@ class NestedReader:
 
     def _relation(self, node: exp.Expr, member: Expr | None) -> Origin:
         """Return a subquery that names no columns of the enclosing query, such as one with GROUP BY."""
-        source = NamedRelation(next(self._reader.aliases), self._reader.select(node, self._common))
-        relation = source.relation
+        from_item = NamedRelation(next(self._reader.aliases), self._reader.select(node, self._common))
+        relation = from_item.relation
         if member is not None and len(relation.fields) != 1:
             raise self._refuse(node, "the subquery of IN must have one column", "Name it in SELECT")
         if not relation.private:
-            return Origin(source, (), None)
-        pairs = [] if member is None else equated_by(member, column_of(source, relation.fields[0]))
+            return Origin(from_item, (), None)
+        pairs = [] if member is None else equated_by(member, column_of(from_item, relation.fields[0]))
         above = aliases_above(Scope(self._refuse, parent=self._scope))
         outer = Scope(self._refuse, parent=self._scope).owner_above()
-        if outer is None or source.alias not in reached(above, pairs):
+        if outer is None or from_item.alias not in reached(above, pairs):
             raise self._refuse(node, WIDE_SUBQUERY, *NESTED_ADVICE)
-        check_comparable(self._refuse, node, outer, source)
-        return Origin(source, (), source)
+        check_comparable(self._refuse, node, outer, from_item)
+        return Origin(from_item, (), from_item)
 
     def _query(self, origin: Origin) -> NestedQuery:
-        """Return a subquery with the sources whose units the plan equates."""
+        """Return a subquery with the tables whose units the plan equates."""
         if origin.owner is None:
             return NestedQuery(origin, None)
         outer = Scope(self._refuse, parent=self._scope).owner_above()

@@ -25,25 +25,25 @@ class Scope:
 
     Attributes:
         refuse: Makes the refusals.
-        sources: The sources by name in lower case.
+        from_items: The tables, CTEs and subqueries of FROM, by name in lower case.
         merged: Columns of USING, which stand for both sides.
-        names: The names of the sources as the query writes them.
+        names: The names of the tables as the query writes them.
         parent: The scope of the enclosing SELECT, for a subquery in its condition.
-        owner: The source whose units the rows belong to; None if all sources are public.
+        owner: The table whose units the rows belong to; None if all are public.
     """
 
     refuse: Refuser
-    sources: dict[str, NamedRelation] = field(default_factory=dict)
+    from_items: dict[str, NamedRelation] = field(default_factory=dict)
     merged: set[str] = field(default_factory=set)
     names: list[str] = field(default_factory=list)
     parent: Scope | None = None
     owner: NamedRelation | None = None
 
-    def add(self, node: exp.Expr, name: str, source: NamedRelation) -> None:
-        """Add a source under its name."""
-        if name.casefold() in self.sources:
+    def add(self, node: exp.Expr, name: str, from_item: NamedRelation) -> None:
+        """Add a table under its name."""
+        if name.casefold() in self.from_items:
             raise self.refuse(node, f"the name {name} is used twice", "Give each table its own alias")
-        self.sources[name.casefold()] = source
+        self.from_items[name.casefold()] = from_item
         self.names.append(name)
 
     def resolve(self, node: exp.Column) -> Expr:
@@ -53,16 +53,16 @@ class Scope:
         table, name = node.table.casefold(), node.name.casefold()
         if self.parent is not None and not self._has(table, name):
             return self.parent.resolve(node)
-        if table and table not in self.sources:
+        if table and table not in self.from_items:
             if self.has_column(table):
                 raise self.refuse(
                     node, f"{node.table} is a column, and fields of a column are not supported", "Create a view of them"
                 )
             raise self.refuse(node, "FROM has no table of this name", f"It has {shortened(self.names)}")
-        sources = [self.sources[table]] if table else list(self.sources.values())
-        matches = [match for source in sources if (match := find_column(source, name)) is not None]
+        from_items = [self.from_items[table]] if table else list(self.from_items.values())
+        matches = [match for from_item in from_items if (match := find_column(from_item, name)) is not None]
         if not matches:
-            columns = [entry.name for source in sources for entry in source.relation.fields]
+            columns = [entry.name for from_item in from_items for entry in from_item.relation.fields]
             raise self.refuse(node, "there is no column of this name", f"The columns are {shortened(columns)}")
         if len(matches) > 1 and name not in self.merged:
             raise self.refuse(node, "more than one table has a column of this name", "Write table.column")
@@ -77,10 +77,10 @@ class Scope:
 
     def _has(self, table: str, name: str) -> bool:
         """Return whether a name belongs to this scope, and not to its parent."""
-        return table in self.sources if table else self.has_column(name)
+        return table in self.from_items if table else self.has_column(name)
 
     def owner_above(self) -> NamedRelation | None:
-        """Return the source whose units the rows of the enclosing SELECTs belong to; None if all are public."""
+        """Return the table whose units the rows of the enclosing SELECTs belong to; None if all are public."""
         parent = self.parent
         while parent is not None and parent.owner is None:
             parent = parent.parent
@@ -89,13 +89,13 @@ class Scope:
     def all_columns(self, node: exp.Expr) -> list[tuple[str, Expr]]:
         """Return the names and columns of * or table.*, without columns of types that queries cannot use."""
         table = node.table if isinstance(node, exp.Column) else ""
-        if table and table.casefold() not in self.sources:
+        if table and table.casefold() not in self.from_items:
             raise self.refuse(node, "FROM has no table of this name", f"It has {shortened(self.names)}")
         columns: dict[str, tuple[str, Expr]] = {}
-        for source in [self.sources[table.casefold()]] if table else self.sources.values():
-            for entry in source.relation.fields:
+        for from_item in [self.from_items[table.casefold()]] if table else self.from_items.values():
+            for entry in from_item.relation.fields:
                 name = entry.name.casefold()
-                column = find_column(source, name)
+                column = find_column(from_item, name)
                 if column is None or column.kind is ColumnKind.OTHER or (name in columns and name in self.merged):
                     continue
                 if name in columns:
@@ -104,15 +104,15 @@ class Scope:
         return list(columns.values())
 
     def has_column(self, name: str) -> bool:
-        """Return whether any source has a column of this name."""
-        return any(find_column(source, name.casefold()) is not None for source in self.sources.values())
+        """Return whether any table has a column of this name."""
+        return any(find_column(from_item, name.casefold()) is not None for from_item in self.from_items.values())
 
 
-def find_column(source: NamedRelation, name: str) -> Expr | None:
-    """Return a column of a source by its name in lower case, or None."""
-    for entry in source.relation.fields:
+def find_column(from_item: NamedRelation, name: str) -> Expr | None:
+    """Return a column of a table by its name in lower case, or None."""
+    for entry in from_item.relation.fields:
         if entry.name.casefold() == name:
-            return replace(entry.prototype, op="column", args=(), value=(source.alias, entry.column))
+            return replace(entry.prototype, op="column", args=(), value=(from_item.alias, entry.column))
     return None
 
 

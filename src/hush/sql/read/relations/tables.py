@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from hush.data.tables.catalog import ROW, ColumnKind, PrivateTable, PublicTable, Through, kind_of
+from hush.data.tables.catalog import ColumnKind, PrivateTable, PublicTable, Through, kind_of
 from hush.sql.read.relations.scope import find_column
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.relation import (
@@ -36,13 +36,13 @@ def scan(name: str, tables: Tables) -> QueryRelation:
     if table.row_id is not None:  # no field shows this unit, so a query can neither join on it nor group by it
         raw, declared = table.row_id
         row = ScannedColumn("", raw, declared, kind_of(declared))
-        return QueryRelation(Scan(name, tuple(columns), row, None, None), fields, 1, ROW)
+        return QueryRelation(Scan(name, tuple(columns), row, None, None), fields, 1)
     by_name = {column.raw: column for column in columns}
     time = by_name[table.time] if table.time else None
     body = Scan(name, tuple(columns), by_name[table.unit], time, table.window)
     # Comparing an integer with text, an engine would cast the text, and could raise.
-    written_as = "integer" if by_name[table.unit].kind is ColumnKind.INT else "text"
-    return QueryRelation(body, fields, 1 if time is None else 2, f"{table.entity}, written as {written_as}")
+    id_kind = ColumnKind.INT if by_name[table.unit].kind is ColumnKind.INT else ColumnKind.TEXT
+    return QueryRelation(body, fields, 1 if time is None else 2, id_kind)
 
 
 def _kind(table: PrivateTable | PublicTable, column: str) -> ColumnKind:
@@ -101,17 +101,17 @@ def referring(
     key = find_column(parent, reference.key.casefold())
     assert key is not None
     owners = PerUnit(Origin(parent, (), parent), None, (("k0", key),), ())
-    source = NamedRelation(next(aliases), QueryRelation(owners, (), target.units, target.entity, next(names)))
+    from_item = NamedRelation(next(aliases), QueryRelation(owners, (), target.units, target.id_kind, next(names)))
     child = NamedRelation(next(aliases), rows)
     column = find_column(child, reference.column.casefold())
     assert column is not None
-    same_key = Expr("eq", ColumnKind.BOOL, (column, replace(key, value=(source.alias, "k0"))))
-    origin = Origin(child, (Join(source, left=False, on_unit=False, condition=same_key),), source)
+    same_key = Expr("eq", ColumnKind.BOOL, (column, replace(key, value=(from_item.alias, "k0"))))
+    origin = Origin(child, (Join(from_item, left=False, on_unit=False, condition=same_key),), from_item)
     fields = tuple(entry for entry in rows.fields if entry.prototype.kind is not ColumnKind.OTHER)
     items = tuple((entry.column, column_of(child, entry)) for entry in fields)
-    return QueryRelation(Projection(origin, None, items), fields, target.units, target.entity, next(names))
+    return QueryRelation(Projection(origin, None, items), fields, target.units, target.id_kind, next(names))
 
 
-def column_of(source: NamedRelation, entry: Field) -> Expr:
-    """Return the column of a source that a field describes."""
-    return replace(entry.prototype, op="column", args=(), value=(source.alias, entry.column))
+def column_of(from_item: NamedRelation, entry: Field) -> Expr:
+    """Return the column of a table that a field describes."""
+    return replace(entry.prototype, op="column", args=(), value=(from_item.alias, entry.column))

@@ -56,14 +56,14 @@ def union_all(
     """
     first = relations[0]
     for node, relation in zip(nodes, relations, strict=True):
-        if (relation.units, relation.entity) != (first.units, first.entity):
+        if (relation.units, relation.id_kind) != (first.units, first.id_kind):
             raise refuse(node, "the parts of UNION ALL have different units", "Let all be private, or all be public")
         if len(relation.fields) != len(first.fields):
             raise refuse(node, "the parts of UNION ALL must have equally many columns")
     columns = list(zip(*[relation.fields for relation in relations], strict=True))
     fields = tuple(_united(refuse, nodes, column) for column in columns)
     parts = tuple(NamedRelation(next(aliases), relation) for relation in relations)
-    return QueryRelation(UnionAll(parts), fields, first.units, first.entity, next(names))
+    return QueryRelation(UnionAll(parts), fields, first.units, first.id_kind, next(names))
 
 
 def _united(refuse: Refuser, nodes: Sequence[exp.Expr], column: Sequence[Field]) -> Field:

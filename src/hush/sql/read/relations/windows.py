@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.per_unit import unit_aggregate
+from hush.sql.read.grouping import unit_aggregate
 from hush.sql.read.relations.tables import column_of
 from hush.sql.read.translator import Hook, Translator
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.relation import Origin, WindowClause, sources_of
+from hush.sql.syntax.relation import Origin, WindowClause, from_items_of
 
 _FUNCTION_ADVICE = "Use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN or MAX"
 _PART_ADVICE = "Write OVER (PARTITION BY unit ...)"
@@ -82,9 +82,9 @@ def _direction(item: exp.Expr) -> str:
 def _all_columns(origin: Origin) -> list[Expr]:
     """Return all columns of a FROM clause that queries can name."""
     return [
-        column_of(source, entry)
-        for source in sources_of(origin)
-        for entry in source.relation.fields
+        column_of(from_item, entry)
+        for from_item in from_items_of(origin)
+        for entry in from_item.relation.fields
         if entry.prototype.kind is not ColumnKind.OTHER
     ]
 

@@ -113,19 +113,13 @@ def test_refused(text: str, position: tuple[int, int] | None, words: str, catalo
     check_refusal(text, position, words, catalog)
 
 
-def test_units_of_different_entities_are_not_joined(engine: object, described: Callable[..., Catalog]) -> None:
-    tables = described(engine, entity="household")
-    with pytest.raises(QueryRefused, match="different entities"):
-        plan_query("SELECT COUNT(*) FROM people p JOIN orders o ON p.user_id = o.uid", tables=tables)
-
-
 @pytest.mark.parametrize("declared", ["VARCHAR", "DECIMAL(18, 0)", "UBIGINT"])
 def test_units_of_different_types_are_not_joined(declared: str) -> None:
     """An engine would cast one to the other, and raise on values that do not fit."""
     tables = Catalog(
         {name: PrivateTable(columns={"who": kind}, unit="who") for name, kind in (("a", "BIGINT"), ("b", declared))}
     )
-    with pytest.raises(QueryRefused, match="different"):
+    with pytest.raises(QueryRefused, match="different types|different kinds"):
         plan_query("SELECT COUNT(*) FROM a JOIN b ON a.who = b.who", tables=tables)
 
 

@@ -199,14 +199,14 @@ def per_unit_select(
     grouping.aliases, translate = aliases, grouping.translate
     items = [_item(item, translate) for item in node.expressions]
     having = None if node.args.get("having") is None else translate.condition(node.args["having"].this)
-    units, entity = (owner.relation.units, owner.relation.entity) if owner else (0, "")
+    units, id_kind = (owner.relation.units, owner.relation.id_kind) if owner else (0, None)
     inner = PerUnit(
         origin,
         where,
         tuple((f"k{index}", key) for index, key in enumerate(keys)),
         tuple((f"a{index}", aggregate) for index, aggregate in enumerate(aggregates.aggregates)),
     )
-    source = NamedRelation(alias, QueryRelation(inner, (), units, entity, next(names)))
+    from_item = NamedRelation(alias, QueryRelation(inner, (), units, id_kind, next(names)))
     fields = tuple(
         Field(name, f"c{index}", replace(item, op="column", args=(), value=None))
         for index, (name, item) in enumerate(items)
@@ -214,11 +214,11 @@ def per_unit_select(
     if len({name.casefold() for name, _ in items}) != len(items):
         raise row.refuse(node, "two columns have the same name", "Rename one of them with AS")
     body = Projection(
-        Origin(source, (), source if units else None),
+        Origin(from_item, (), from_item if units else None),
         having,
         tuple((f"c{index}", item) for index, (_, item) in enumerate(items)),
     )
-    return QueryRelation(body, fields, units, entity, next(names))
+    return QueryRelation(body, fields, units, id_kind, next(names))
 
 
 def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:

@@ -30,7 +30,7 @@ from itertools import count
 from sqlglot import exp, parse_one
 
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, Through
-from hush.sql.read.per_unit import is_aggregated, per_unit_select
+from hush.sql.read.grouping import is_aggregated, per_unit_select
 from hush.sql.read.relations.joins import (
     JOIN_ADVICE,
     NESTED_ADVICE,
@@ -113,27 +113,27 @@ class Reader:
             join, equated = self._join(node, common, scope)
             joins.append(join)
             pairs += equated
-            if join.source.relation.private and not join.left:
-                private.append((node.this, join.source))
+            if join.item.relation.private and not join.left:
+                private.append((node.this, join.item))
         pairs += equated_units(conjuncts(select.args.get("where")), scope.resolve)
         item = None if member is None else select.expressions[0].unalias()
         if member is not None and isinstance(item, exp.Column):
             pairs += equated_by(member, scope.resolve(item))
         self._check_same_units(private, pairs, scope)
-        return Origin(joins[0].source, tuple(joins[1:]), scope.owner), scope
+        return Origin(joins[0].item, tuple(joins[1:]), scope.owner), scope
 
     def _check_same_units(self, private: list[tuple[exp.Expr, NamedRelation]], pairs: list[Pair], scope: Scope) -> None:
-        """Refuse private sources whose units the query does not equate with those of the others."""
+        """Refuse private tables whose units the query does not equate with those of the others."""
         nested = scope.parent is not None
-        start = aliases_above(scope) if nested else {source.alias for _, source in private[:1]}
+        start = aliases_above(scope) if nested else {from_item.alias for _, from_item in private[:1]}
         same = reached(start, pairs)
-        for node, source in private:
+        for node, from_item in private:
             owner = scope.owner_above() if nested else scope.owner
             if owner is None:
                 raise self.refuse(node, "which rows of a public table count would depend on all units", PUBLIC_ADVICE)
-            if source is not owner:
-                check_comparable(self.refuse, node, owner, source)
-            if source.alias not in same:
+            if from_item is not owner:
+                check_comparable(self.refuse, node, owner, from_item)
+            if from_item.alias not in same:
                 words = (WIDE_SUBQUERY, *NESTED_ADVICE) if nested else (WIDE_JOIN, JOIN_ADVICE)
                 raise self.refuse(node, *words)
 
@@ -200,7 +200,7 @@ class Reader:
         fields = zip(names, relation.fields, strict=True)
         return replace(relation, fields=tuple(replace(entry, name=name) for name, entry in fields))
 
-    def _source(self, node: exp.Expr, common: CommonTables, scope: Scope) -> NamedRelation:
+    def _from_item(self, node: exp.Expr, common: CommonTables, scope: Scope) -> NamedRelation:
         """Return a table, a CTE or a subquery of FROM, and add it to the scope."""
         if isinstance(node, exp.Subquery):
             self.refuse.unless_only(node, "this", "alias")
@@ -218,9 +218,9 @@ class Reader:
             raise self.refuse(node, *unknown_function(node.this.name or "this function"))
         else:
             raise self.refuse(node, *reason(node))
-        source = NamedRelation(next(self.aliases), relation)
-        scope.add(node, node.alias_or_name, source)
-        return source
+        from_item = NamedRelation(next(self.aliases), relation)
+        scope.add(node, node.alias_or_name, from_item)
+        return from_item
 
     def _table(self, node: exp.Table, common: CommonTables) -> QueryRelation:
         """Return a CTE or a declared table by its name."""
@@ -248,43 +248,43 @@ class Reader:
         table, all_rows = self._catalog[name], self._declared(name)
         if not isinstance(table, PrivateTable) or table.only is None:
             return all_rows
-        scope, source = Scope(self.refuse), NamedRelation(next(self.aliases), all_rows)
-        scope.add(node, name, source)
+        scope, from_item = Scope(self.refuse), NamedRelation(next(self.aliases), all_rows)
+        scope.add(node, name, from_item)
         where = Translator(self.refuse, scope.resolve).condition(parse_one(table.only, dialect=""))
         fields = [entry for entry in all_rows.fields if entry.prototype.kind is not ColumnKind.OTHER]
-        items = tuple((entry.name, column_of(source, entry)) for entry in fields)
-        return project(self.refuse, node, Origin(source, (), source), where, items, next(self.names))
+        items = tuple((entry.name, column_of(from_item, entry)) for entry in fields)
+        return project(self.refuse, node, Origin(from_item, (), from_item), where, items, next(self.names))
 
     def _join(self, node: exp.Expr, common: CommonTables, scope: Scope) -> tuple[Join, list[Pair]]:
-        """Return a join, and the pairs of sources whose units its condition equates.
+        """Return a join, and the pairs of tables whose units its condition equates.
 
         Args:
             node: The join; or the clause FROM, whose table is joined with nothing.
             common: The common table expressions.
-            scope: The sources before it, to which its own is added.
+            scope: The tables before it, to which its own is added.
         """
         self.refuse.unless_only(node, "this", *(JOIN_PARTS if isinstance(node, exp.Join) else ()))
         side, kind, method = ((node.args.get(part) or "").upper() for part in ("side", "kind", "method"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or method not in ("", "NATURAL"):
             raise self.refuse(node, f"{side or method or kind} JOIN is not supported", "Write JOIN or LEFT JOIN")
-        before, owner = dict(scope.sources), scope.owner
-        source = self._source(node.this, common, scope)
-        left, private = side == "LEFT", source.relation.private
+        before, owner = dict(scope.from_items), scope.owner
+        from_item = self._from_item(node.this, common, scope)
+        left, private = side == "LEFT", from_item.relation.private
         if left and private and owner is None:
             raise self.refuse(
                 node, "whether a row of the public table has no match depends on all units", "Write JOIN instead"
             )
         # ON names columns of its own SELECT: not every engine takes those of an enclosing one there.
-        parts = join_condition(self.refuse, node, replace(scope, parent=None), before, source)
+        parts = join_condition(self.refuse, node, replace(scope, parent=None), before, from_item)
         pairs = [pair for part in parts if part.op == "eq" for pair in equated_by(*part.args)]
         if private and owner is None:
-            scope.owner = source
+            scope.owner = from_item
         if private and owner is not None and left:
-            check_comparable(self.refuse, node, owner, source)
-            if not any(source.alias in pair for pair in pairs):
+            check_comparable(self.refuse, node, owner, from_item)
+            if not any(from_item.alias in pair for pair in pairs):
                 raise self.refuse(node, WIDE_JOIN, JOIN_ADVICE)
-            unmark_unit(scope, source)  # a row without a match has NULL for this unit, which then identifies nobody
-        return Join(source, left, private and owner is not None, all_of(parts)), [] if left else pairs
+            unmark_unit(scope, from_item)  # a row without a match has NULL for this unit, which then identifies nobody
+        return Join(from_item, left, private and owner is not None, all_of(parts)), [] if left else pairs
 
 
 def project(
@@ -303,8 +303,8 @@ def project(
         fields.append(Field(name, f"c{index}", replace(item, op="column", args=(), value=None)))
     named = tuple((f"c{index}", item) for index, (_, item) in enumerate(items))
     owner = origin.owner
-    units, entity = (owner.relation.units, owner.relation.entity) if owner else (0, "")
-    return QueryRelation(Projection(origin, where, named), tuple(fields), units, entity, relation_name)
+    units, id_kind = (owner.relation.units, owner.relation.id_kind) if owner else (0, None)
+    return QueryRelation(Projection(origin, where, named), tuple(fields), units, id_kind, relation_name)
 
 
 def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
