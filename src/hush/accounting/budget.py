@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
@@ -268,6 +269,18 @@ class Cap:
         )
 
 
+class Repeat(Enum):
+    """What happens to a question that was asked before. If the data are the same, the stored answer is returned.
+
+    >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").repeat is Repeat.REFUSED_ON_OTHER_DATA
+    True
+    """
+
+    REFUSED_ON_OTHER_DATA = "refused on other data"
+    CHARGED_ON_OTHER_DATA = "charged on other data"
+    CHARGED = "charged"  # also where the data look the same: a database does not say when its tables changed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """A request to a budget: what is about to be run.
@@ -279,6 +292,8 @@ class Charge:
         event: What will be run, at most.
         purpose: The purpose, in a few words.
         question: A text that identifies the question, so that the same question is recognised. Empty if there is none.
+        data: A text that identifies the data that are read. A stored answer is returned only if its data were the same.
+        repeat: What happens to a question that was asked before.
         delta: The delta at which to state the event if it has to be charged as a claim.
         sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
         request: Your own key. A second charge with the same key is the same charge.
@@ -290,6 +305,8 @@ class Charge:
     event: ev.Event
     purpose: str
     question: str = ""
+    data: str = ""
+    repeat: Repeat = Repeat.REFUSED_ON_OTHER_DATA
     delta: float | None = None
     sealed: bool = False
     request: str | None = None

@@ -20,8 +20,22 @@ from hush.accounting import Event, events
 from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
-from hush.ledger.accounts.blocks import check_block, microseconds, open_block, refuse_nested, set_share
-from hush.ledger.accounts.earlier_charges import earlier_reservation, hashed_question, refuse_other_charge
+from hush.ledger.accounts.blocks import (
+    check_block,
+    check_charged,
+    divide_units,
+    microseconds,
+    open_block,
+    refuse_nested,
+    set_share,
+    summed_guarantee,
+)
+from hush.ledger.accounts.earlier_charges import (
+    earlier_reservation,
+    hashed_question,
+    refuse_other_charge,
+    stored_details,
+)
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.reservation import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
@@ -44,11 +58,14 @@ class LedgerBudget:
 
     Guarantee:
         All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen in view
-        of earlier answers (fully adaptive composition). With blocks, this holds for each block.
+        of earlier answers (fully adaptive composition). With blocks, this holds for each block, and so for each unit,
+        since no unit is in two blocks.
 
     Assumes:
         Every release from the data is charged here (the caller's duty). Events describe what is run (the duty of the
-        code that charges; tested for hush's own). With blocks, each unit's rows are in one block (the caller's duty).
+        code that charges; tested for hush's own). With blocks, each unit's rows are in one block (checked here: rows as
+        units, or windows that no block cuts; queries read the rows of the charged blocks only). Releases that are not
+        queries read the rows of these blocks and no others (the caller's duty).
 
     References:
         `hush.accounting.budget.Cap`.
@@ -101,7 +118,7 @@ class LedgerBudget:
         try:
             return Reserved(
                 self,
-                self._append_charge(EntryKind.RESERVED, charge, question=question, details={"sealed": charge.sealed}),
+                self._append_charge(EntryKind.RESERVED, charge, question=question, details=stored_details(charge)),
             )
         except AlreadyThere:
             earlier = earlier_reservation(self, charge)
@@ -208,6 +225,9 @@ class LedgerBudget:
         stated = self.cap.guarantee()
         if not self._in_blocks:
             return stated
+        names = [status.block for status in self._from(None).status()]
+        if not divide_units(names, self.cap.unit):  # a ledger of an older version
+            return summed_guarantee(stated, len(names))
         return replace(stated, assumptions=(*stated.assumptions, "each unit's rows are all in one block"))
 
     def entries(self) -> list[Entry]:
@@ -252,6 +272,7 @@ class LedgerBudget:
                 "name", name, "no name: the budget has no blocks", "Pass blocks=[...] when you create it"
             )
         refuse_nested([*(status.block for status in self._from(None).status()), check_block(name)])
+        check_charged([name], self.cap.unit)
         details = {"expires": None if expires is None else microseconds(expires)}
         row = self.row(EntryKind.BLOCK, None, Cost(), block=json.dumps([name]), details=json.dumps(details))
         try:

@@ -221,11 +221,14 @@ def check_asked_once(connection: sa.Connection, written: Entry) -> None:
         .where(rows.c.question == written.question, rows.c.dataset == written.dataset)
         .where(rows.c.kind == EntryKind.RESERVED, rows.c.id < written.id)
     )
-    sealed = json.loads(written.details)["sealed"]
+    details = json.loads(written.details)
+    if details.get("asked_again"):
+        return
     for row in connection.execute(earlier):
-        if row.event != written.event:
+        if row.event != written.event or json.loads(row.details).get("data") != details.get("data"):
             continue
         same_author = row.author == written.author
-        can_continue = row.kind is None and same_author and sealed and json.loads(row.details)["sealed"]
+        both_sealed = details["sealed"] and json.loads(row.details)["sealed"]
+        can_continue = row.kind is None and same_author and both_sealed
         if can_continue or (row.kind == EntryKind.COMMITTED and row.answer is not None):
             raise AlreadyThere("the question was asked before")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hush.errors import InvalidArgument
+from hush.sql.engines.data_identity import Identity
 from hush.sql.engines.engine import redact_errors
 
 # Fixed while the engine works, whatever the session has: they change what a plan's text means.
@@ -57,6 +58,15 @@ class SparkEngine:
             fields = self._session.table(_quoted(table)).schema.fields
             types = {str(field.name): str(field.dataType.simpleString()) for field in fields}
         return types
+
+    def identity(self, table: str) -> Identity | None:
+        """Return the name of a table in the session's catalog; None for a view of the session."""
+        with self._fixed_settings():
+            entry = self._session.catalog.getTable(_quoted(table))
+            if entry.isTemporary:
+                return None
+            name = ".".join([str(entry.catalog), *(entry.namespace or ()), str(entry.name)])
+            return {"where": f"{name} in Spark", "version": str(entry.tableType)}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""

@@ -125,7 +125,7 @@ class _Shell:
         if self._options.price or not self._is_confirmed():
             return
         self._is_asking = self._budget is not None
-        answer = self._people.sql(statement, **arguments, budget=self._budget, fresh=self._options.fresh)
+        answer = self._people.sql(statement, **arguments, budget=self._budget, new_data=self._options.new_data)
         self._is_asking = False
         print_answer(answer, self._options.format, noise_intervals=self._options.noise_intervals)
         self._say_what_is_left()
