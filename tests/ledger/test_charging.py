@@ -133,7 +133,7 @@ def test_people_in_several_months_have_no_blocks_by_month(ledger: Ledger, people
     data = ledger.budget(
         "visits",
         epsilon=1,
-        unit="patient",
+        unit="patient-month",
         blocks=["2026-09", "2026-10"],
         table=asked_of(people),
         block_column="visit",

@@ -297,6 +297,7 @@ class Charge:
         delta: The delta at which to state the event if it has to be charged as a claim.
         sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
         request: Your own key. A second charge with the same key is the same charge.
+        folder: Where the result will be written, if it is a folder: a ledger's report links to it.
         resumes: Whether it may continue with what the same request reserved but did not settle: an interrupted run.
         parts: The blocks of the data that it reads, if it knows them. A budget in blocks refuses the charge if these
             are not the blocks that are charged.
@@ -310,6 +311,7 @@ class Charge:
     delta: float | None = None
     sealed: bool = False
     request: str | None = None
+    folder: str = ""
     resumes: bool = False
     parts: tuple[str, ...] | None = None
 
@@ -348,7 +350,9 @@ class Budget(Protocol):
         """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
 
 
-def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
+def run_sealed(
+    budget: Budget, charge: Charge, run: Callable[[], str], settled: Callable[[Reservation], None] | None = None
+) -> str:
     """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
 
     If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
@@ -359,9 +363,12 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
         budget: The budget to charge.
         charge: The request.
         run: Computes the answer.
+        settled: Is told the reservation when the answer may leave.
     """
     reservation = budget.reserve(replace(charge, sealed=True))
+    note = settled or (lambda _: None)
     if reservation.answer is not None:
+        note(reservation)
         return reservation.answer
     try:
         answer = run()
@@ -370,6 +377,7 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
         raise
     stored = reservation.commit(answer=answer)
     assert stored is not None
+    note(reservation)
     return stored
 
 

@@ -1,6 +1,6 @@
 """One privacy budget for everything you release from a dataset, stored in a database and enforced there.
 
-- `Ledger`: the file or database. `LedgerBudget`: a budget in it. Pass it as ``budget=`` to `hush.table(...).sql`,
+- `Ledger`: the file or database; `TestLedger`: one for tests. `LedgerBudget`: a budget in it. Pass it as ``budget=`` to `hush.table(...).sql`,
   `hush.privatize`, `hush.tune`, estimators and statistics.
 - `Status`: the state of a budget. `ChargePrice`: what a charge would cost. `Verification`: the result of
   `Ledger.verify`. `Role`: what a person may do.
@@ -35,6 +35,7 @@ from hush.ledger.accounts.status import ChargePrice as ChargePrice
 from hush.ledger.accounts.status import Status as Status
 from hush.ledger.history.verification import Verification as Verification
 from hush.ledger.ledger import Ledger as Ledger
+from hush.ledger.ledger import TestLedger as TestLedger
 from hush.ledger.storage.errors import LedgerDamaged as LedgerDamaged
 from hush.ledger.storage.errors import LedgerUnavailable as LedgerUnavailable
 from hush.ledger.storage.errors import NotAllowed as NotAllowed
@@ -64,5 +65,6 @@ __all__ = [
     "OverBudget",
     "Role",
     "Status",
+    "TestLedger",
     "Verification",
 ]

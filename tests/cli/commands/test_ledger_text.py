@@ -18,7 +18,7 @@ from hush.ledger import Ledger, LedgerBudget
 @pytest.fixture
 def budget(tmp_path: Path) -> LedgerBudget:
     ledger = Ledger(f"sqlite:///{tmp_path}/budgets.db")
-    return ledger.budget("patients", epsilon=2, delta=1e-6, unit="patient", blocks=["2026-09", "2026-10"])
+    return ledger.budget("patients", epsilon=2, delta=1e-6, unit="patient-month", blocks=["2026-09", "2026-10"])
 
 
 def spend(budget: LedgerBudget, epsilon: float, times: int = 1) -> None:
@@ -30,7 +30,7 @@ def test_the_status_is_json(budget: LedgerBudget) -> None:
     spend(budget, 0.5)
     status = json.loads(json.dumps(text.status(budget), allow_nan=False))
     assert (status["budget"], status["epsilon"], status["pending"]) == ("patients", 2, 0)
-    assert (status["unit"], status["unit_name"]) == ("user", "patient")
+    assert (status["unit"], status["unit_name"]) == (str(budget.cap.unit), "patient-month")
     assert [block["block"] for block in status["blocks"]] == ["2026-09", "2026-10"]
     assert all(block["spent"] == 0.5 and not block["retired"] for block in status["blocks"])
 

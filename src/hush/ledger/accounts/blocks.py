@@ -75,8 +75,14 @@ def check_charged(blocks: Sequence[str], unit: Unit) -> None:
         raise _shared_units(blocks, unit)
 
 
-def summed_guarantee(guarantee: Guarantee, num_blocks: int) -> Guarantee:
-    """Return the guarantee of blocks that do not divide the unit: a unit may be charged in each of them."""
+def guarantee_in_blocks(guarantee: Guarantee, blocks: Sequence[str]) -> Guarantee:
+    """Return the guarantee of a budget in blocks, from that of one block.
+
+    Blocks that an older version created may not divide the unit. Then a unit may be charged in each of them.
+    """
+    if divide_units(blocks, guarantee.unit):
+        return replace(guarantee, assumptions=(*guarantee.assumptions, "each unit's rows are all in one block"))
+    num_blocks = len(blocks)
     epsilon, delta = round_up(guarantee.epsilon * num_blocks), round_up(guarantee.delta * num_blocks)
     if not delta < 1:
         raise Unsupported("blocks that do not divide the unit, whose deltas add up to 1", "They protect nothing")

@@ -129,6 +129,8 @@ def stored_details(charge: Charge) -> dict[str, Any]:
     details: dict[str, Any] = {"sealed": charge.sealed}
     if charge.data:
         details["data"] = charge.data
+    if charge.folder:
+        details["folder"] = charge.folder
     if charge.repeat is Repeat.CHARGED:
         details["asked_again"] = True
     return details

@@ -18,17 +18,17 @@ import sqlalchemy as sa
 
 from hush.accounting import Event, events
 from hush.accounting.budget import Cap, Charge, Cost
+from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
 from hush.ledger.accounts.blocks import (
     check_block,
     check_charged,
-    divide_units,
+    guarantee_in_blocks,
     microseconds,
     open_block,
     refuse_nested,
     set_share,
-    summed_guarantee,
 )
 from hush.ledger.accounts.earlier_charges import (
     earlier_reservation,
@@ -45,6 +45,7 @@ from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import LedgerDamaged, OverBudget
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Store
+from hush.randomness import TEST_RANDOMNESS
 
 if TYPE_CHECKING:
     from hush.sql import QueryAnswer, Table
@@ -77,7 +78,7 @@ class LedgerBudget:
     >>> from hush import statistics
     >>> answer = statistics.count([1, 2, 3], units=["ann", "ann", "bob"], epsilon=0.5, budget=people)
     >>> people.spent, people.left
-    (0.5, 1.5)
+    (0.5, ...)
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class LedgerBudget:
         *,
         unit_name: str,
         in_blocks: bool,
+        for_tests: bool = False,
         blocks: tuple[str, ...] | None = None,
         table: Table | None = None,
         block_column: str | None = None,
@@ -96,7 +98,9 @@ class LedgerBudget:
         """Wrap what the ledger stores.
 
         ``unit_name`` is what the owner calls the unit. ``blocks`` restricts the budget to some of its blocks.
+        ``for_tests`` says whether it is one of a `TestLedger`.
         """
+        self.for_tests = for_tests
         self.store, self.person, self.name, self.cap, self.unit_name = store, person, name, cap, unit_name
         self._in_blocks, self._blocks, self._table, self._block_column = in_blocks, blocks, table, block_column
 
@@ -212,23 +216,44 @@ class LedgerBudget:
 
     @property
     def spent(self) -> float:
-        """The epsilon that is spent or reserved; with blocks, the largest."""
+        """The epsilon of everything that was charged so far, as the budget proves it; with blocks, the largest."""
         return max((status.epsilon for status in self.status()), default=0.0)
 
     @property
-    def left(self) -> float:
-        """The epsilon that is left under the cap; with blocks, the smallest."""
-        return min((status.left for status in self.status()), default=self.cap.epsilon)
+    def left(self) -> int:
+        """How many standard queries are left, of the 100 that the budget pays for; with blocks, the smallest number.
+
+        `Status.standard_query` says what a standard query is.
+        """
+        return min(status.left for status in self.status())
+
+    def state(self) -> str:
+        """Return what is spent and what is left, in words."""
+        return self.receipt(Entry(kind=""), 0.0, 0.0).state
+
+    def receipt(self, row: Entry, epsilon: float, delta: float) -> Receipt:
+        """Return what a row has charged, and what is left."""
+        statuses = self._charged_blocks()
+        return Receipt(
+            budget=self.name,
+            row=row.id,
+            hash=row.hash,
+            epsilon=epsilon,
+            delta=delta,
+            so_far=max(status.epsilon for status in statuses),
+            cap=self.cap.epsilon,
+            left=min(status.left for status in statuses),
+            standard_query=statuses[0].standard_query,
+        )
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of all releases together, however the rest of the budget is spent."""
         stated = self.cap.guarantee()
+        if self.for_tests:
+            stated = replace(stated, assumptions=(*stated.assumptions, TEST_RANDOMNESS))
         if not self._in_blocks:
             return stated
-        names = [status.block for status in self._from(None).status()]
-        if not divide_units(names, self.cap.unit):  # a ledger of an older version
-            return summed_guarantee(stated, len(names))
-        return replace(stated, assumptions=(*stated.assumptions, "each unit's rows are all in one block"))
+        return guarantee_in_blocks(stated, [status.block for status in self._from(None).status()])
 
     def entries(self) -> list[Entry]:
         """Return the budget's rows."""
@@ -314,6 +339,7 @@ class LedgerBudget:
             self.cap,
             unit_name=self.unit_name,
             in_blocks=self._in_blocks,
+            for_tests=self.for_tests,
             blocks=blocks,
             table=self._table,
             block_column=self._block_column,
@@ -362,7 +388,7 @@ class LedgerBudget:
             row = self.row(
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
-            self.person.require(Role.OWNER, Role.ANALYST)
+            self._check_charge(row)
             return self.store.append(row, check_asked_once)
         except (DoesNotFit, Unsupported):
             cost, delta = cheapest(self.cap, charge, self._charged_blocks())
@@ -371,11 +397,29 @@ class LedgerBudget:
 
     def append_row(self, row: Entry, cost: Cost) -> Entry:
         """Append a row that charges, or raise `OverBudget`."""
-        self.person.require(Role.OWNER, Role.ANALYST)
+        self._check_charge(row)
         try:
             return self.store.append(row, check_asked_once)
         except DoesNotFit:
             raise self._over_budget(row, cost) from None
+
+    def _check_charge(self, row: Entry) -> None:
+        """Refuse a charge by somebody who may not spend, of blocks that share units, or with predictable noise."""
+        self.person.require(Role.OWNER, Role.ANALYST)
+        if row.block:
+            check_charged(json.loads(row.block), self.cap.unit)
+        self.refuse_predictable(row.event)
+
+    def refuse_predictable(self, event: str | None) -> None:
+        """Refuse an event, as JSON, of a release whose noise is predictable, unless the budget is for tests."""
+        if not self.for_tests and json.dumps(TEST_RANDOMNESS) in (event or ""):
+            raise InvalidArgument(
+                "source",
+                "a TestSource",
+                "an unpredictable source, for a budget of a ledger",
+                "Whoever knows the seed can subtract the noise, so nothing would be protected",
+                "Leave source= out, or charge a budget of a hush.ledger.TestLedger",
+            )
 
     def _over_budget(self, row: Entry, cost: Cost) -> OverBudget:
         statuses = self.status()
@@ -385,8 +429,7 @@ class LedgerBudget:
             f"delta = {self.cap.delta:.3g} per {self.cap.unit})",
             asked=self.cap.alone(Event.from_json(row.event or ""), cost),
             spent=worst.epsilon,
-            used=worst.used,
-            left=worst.left,
+            left=min(status.left for status in statuses),
             largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in statuses),
             least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
         )

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from hush.accounting import Event
 from hush.accounting.budget import Cost
+from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.storage import schema as schema
@@ -50,7 +51,7 @@ class Reserved:
     ) -> None:
         """Wrap the reserving row. A part of a plan costs nothing of its own."""
         self._budget, self.row, self._answer, self._resumed = budget, row, answer, resumed
-        self._is_part = is_part
+        self._is_part, self._was_answered = is_part, answer is not None
         self._lease: Lease | None = None
 
     @property
@@ -89,6 +90,10 @@ class Reserved:
         with self._budget.store.reading() as connection:
             return idle_seconds(self._budget.store, connection, self.row.id)
 
+    def receipt(self, epsilon: float, delta: float) -> Receipt:
+        """Return what this charge has cost, and what is left. A release that was paid for before costs nothing."""
+        return self._budget.receipt(self.row, *((0.0, 0.0) if self._was_answered or self._is_part else (epsilon, delta)))
+
     def commit(self, event: Event | None = None, *, answer: str | None = None) -> str | None:
         """Record that the release happened.
 
@@ -98,6 +103,7 @@ class Reserved:
         """
         change = Cost()
         claimed = json.loads(self.row.details).get("delta") is not None
+        self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
             cost = self._budget.cost(event)
             if not cost <= self.row.cost:
@@ -198,6 +204,7 @@ class Reserved:
         try:
             self._budget.store.append(row, check)
         except AlreadyThere:
+            self._was_answered = True
             return self._settled_by_another(kind)
         self.release()
         self._answer = answer

@@ -94,6 +94,7 @@ class WholePlan:
 
     def _take(self, charge: Charge, index: int) -> Reserved:
         self._budget.refuse_other_parts(charge, self._reserved.row.block)
+        self._budget.refuse_predictable(charge.event.to_json())
         named = replace(charge, request=f"plan {self.id} part {index}")
         details = json.dumps({**stored_details(charge), "delta": None, "part_of": self.id})
         row = self._budget.row(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument
+from hush.ledger.accounts.blocks import guarantee_in_blocks
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BlockRecord, Charged, DatasetRecord, Part
@@ -72,10 +73,13 @@ def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[
         html.tile(f"{charges:,}", "charges"),
         html.tile(f"{pending:,}", "open reservations"),
     ]
+    tests = any(budget.terms.get("for_tests") for budget in shown.values())
+    warning = "NOT PRIVATE: a ledger for tests. Whoever knows the seed of a test can subtract its noise."
     made = f"Created by hush {__version__} on {_moment(datetime.now(UTC))} from {result.rows:,} rows"
     return html.tag(
         "header",
         html.tag("h1", html.name(title)),
+        html.tag("div", html.tag("p", html.tag("strong", warning)), class_="notice") if tests else None,
         html.tag("p", made, class_="meta"),
         html.tag("div", *tiles, class_="tiles"),
         _alarm(result),
@@ -118,12 +122,13 @@ def _integrity(replay: LedgerReplay, result: Verification) -> Section:
 
 def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
     cap = budget.cap
-    guarantee = cap.guarantee()
+    blocks = [block for block in budget.blocks if block]
+    guarantee = guarantee_in_blocks(cap.guarantee(), blocks) if blocks else cap.guarantee()
     renyi = "" if cap.order is None else f"Renyi divergence at order {cap.order:.6g}, or "
     called = budget.terms.get("unit", {}).get("called", "")
     rows: list[tuple[object, object]] = [
-        ("Epsilon", html.written_epsilon(cap.epsilon)),
-        ("Delta", html.written_delta(cap.delta)),
+        ("Epsilon", html.written_epsilon(guarantee.epsilon)),
+        ("Delta", html.written_delta(guarantee.delta)),
         ("Privacy unit", html.join([str(cap.unit), " (", html.name(called), ")"])),
         ("Neighbouring datasets", cap.relation.value),
         ("Enforced by", f"a privacy filter: {renyi}basic composition"),
@@ -131,8 +136,6 @@ def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
         ("Fingerprint of the data", html.name(budget.terms.get("fingerprint") or "none")),
         ("Created", html.join([_time(budget.row.time), " by ", html.name(budget.row.author)])),
     ]
-    blocks = [block for block in budget.blocks if block]
-    assumptions = [*guarantee.assumptions, *(["each unit's rows are all in one block"] if blocks else [])]
     words = (
         "All releases charged to this budget are together (epsilon, delta)-differentially private, even if each is "
         f"chosen in view of earlier answers{'. This holds for each block' if blocks else ''}."
@@ -141,7 +144,7 @@ def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
         html.tag("p", words),
         html.facts("The cap, fixed at creation", rows),
         html.tag("p", "The guarantee assumes that:"),
-        html.bullets(assumptions),
+        html.bullets(guarantee.assumptions),
     ]
     return Section(key=key, title=f"Guarantee: {name}", body=html.join(body))
 

@@ -21,8 +21,9 @@ from functools import partial
 from textwrap import shorten
 
 from hush.accounting import ComposedEvent, Event
-from hush.accounting.budget import Budget, Charge, Repeat, run_sealed
+from hush.accounting.budget import Budget, Charge, Repeat, Reservation, run_sealed
 from hush.accounting.events import QualifiedEvent
+from hush.accounting.receipts import check_budget, receipt_of
 from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Unit
@@ -217,6 +218,7 @@ class Table:
         """
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
+        check_budget(budget)
         random_source = source_or_default(source)
         first = self._plan(text, ContributionLimits())
         names = scanned_tables(first.origin, first.where)
@@ -271,9 +273,11 @@ class Table:
             answered.append(answer_to_json(replace(compute(), answered=asked)))
             return answered[-1]
 
-        stored = run_sealed(budget, charge, run)
+        settled: list[Reservation] = []
+        stored = run_sealed(budget, charge, run, settled.append)
         # Another process may have answered the same question meanwhile. Both then have the answer that was charged.
-        return replace(answer_from_json(stored), replayed=stored not in answered)
+        answer = replace(answer_from_json(stored), replayed=stored not in answered)
+        return replace(answer, receipt=receipt_of(settled[0], answer.guarantee))
 
     def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
         """Return the limits that a query is given, or its table has, with what is known about the rows of one table."""
