@@ -26,9 +26,9 @@ ROWS = np.linspace(-1, 1, 60).reshape(30, 2)
 
 
 def asked(budget: Any) -> None:
-    import duckdb
+    import pyarrow as pa
 
-    people = table(duckdb.sql("SELECT i AS who FROM range(50) t(i)").arrow(), unit="who", name="people")
+    people = table(pa.table({"who": list(range(50))}), unit="who", name="people")
     people.sql("SELECT COUNT(*) AS n FROM people", epsilon=0.1, budget=budget, source=TestSource(1))
 
 
@@ -132,9 +132,8 @@ def predictable(noise: float) -> QualifiedEvent:
     ],
 )
 def test_no_way_of_charging_takes_it(charge: Callable[[LedgerBudget], Any], tmp_path: Path) -> None:
-    with Ledger(f"sqlite:///{tmp_path}/privacy.db") as ledger:
-        with pytest.raises(InvalidArgument, match=REFUSED):
-            charge(ledger.budget("people", epsilon=3, delta=1e-6, unit="user"))
+    with Ledger(f"sqlite:///{tmp_path}/privacy.db") as ledger, pytest.raises(InvalidArgument, match=REFUSED):
+        charge(ledger.budget("people", epsilon=3, delta=1e-6, unit="user"))
     with TestLedger() as tests:
         charge(tests.budget("people", epsilon=3, delta=1e-6, unit="user"))
 

@@ -1,7 +1,7 @@
 """One privacy budget for everything you release from a dataset, stored in a database and enforced there.
 
-- `Ledger`: the file or database; `TestLedger`: one for tests. `LedgerBudget`: a budget in it. Pass it as ``budget=`` to `hush.table(...).sql`,
-  `hush.privatize`, `hush.tune`, estimators and statistics.
+- `Ledger`: the file or database; `TestLedger`: one for tests. `LedgerBudget`: a budget in it. Pass it as ``budget=``
+  to `hush.table(...).sql`, `hush.privatize`, `hush.tune`, estimators and statistics.
 - `Status`: the state of a budget. `ChargePrice`: what a charge would cost. `Verification`: the result of
   `Ledger.verify`. `Role`: what a person may do.
 - `OverBudget`, `NotAllowed`, `LedgerUnavailable`, `LedgerDamaged`: errors.

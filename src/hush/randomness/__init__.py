@@ -53,11 +53,11 @@ from hush.randomness.ranking import gap as gap
 from hush.randomness.ranking import rank as rank
 from hush.randomness.resolution import ExactInterval as ExactInterval
 from hush.randomness.resolution import exp_interval as exp_interval
+from hush.randomness.source import TEST_RANDOMNESS as TEST_RANDOMNESS
 from hush.randomness.source import KeyedSource as KeyedSource
 from hush.randomness.source import RandomSource as RandomSource
 from hush.randomness.source import SystemSource as SystemSource
 from hush.randomness.source import TestSource as TestSource
-from hush.randomness.source import TEST_RANDOMNESS as TEST_RANDOMNESS
 from hush.randomness.source import assumptions_of as assumptions_of
 from hush.randomness.source import source_or_default as source_or_default
 from hush.randomness.source import system_source as system_source

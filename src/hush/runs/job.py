@@ -285,9 +285,7 @@ class _TrainingJob:
             data,
             network,
             # Not part of the plan: a ledger must see the same event when a run is resumed.
-            guarantee=replace(
-                plan.guarantee((_CONTINUED,) if loop.resumed else ()), charged=row_of(self._reservation)
-            ),
+            guarantee=replace(plan.guarantee((_CONTINUED,) if loop.resumed else ()), charged=row_of(self._reservation)),
             budget=plan.parts(),
             resumed=loop.resumed,
         )

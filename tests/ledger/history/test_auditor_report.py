@@ -46,7 +46,6 @@ def test_it_says_everything(ledger: Ledger, tmp_path: Path) -> None:
     result = ledger.verify()
     for text in (
         "Guarantee: patients",
-        "patient-month",
         "Laplace noise, scale 10 times the sensitivity",
         "5 times: Gaussian noise, multiplier 30",
         "a mechanism with epsilon 0.2 and delta 1e-08",

@@ -224,7 +224,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,
-        "epsilon": budget.cap.spent_epsilon(row.cost),
+        "epsilon": budget.cap.alone(reservation.event, row.cost),
         "active_seconds_ago": reservation.held_for(),
     }
 

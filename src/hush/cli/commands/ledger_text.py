@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 20
 _LAST_CHARGES = 10
+_FEW_LEFT = 10  # standard queries, when larger releases without a delta may still fit
 _SETTLED = ("committed", "voided")
 _EXPLAINED = (
     "  left: how many standard queries still fit, of the 100 that the whole budget pays for.\n"
-    "  epsilon so far: what everything that was charged reveals together, as the budget proves it. It rises quickly at\n"
-    "  first and slowly later. `hush ledger price` says whether another release fits."
+    "  epsilon so far: what everything that was charged reveals together, as the budget proves it. It rises quickly\n"
+    "  at first and slowly later. `hush ledger price` says whether another release fits."
 )
 
 
@@ -82,7 +83,7 @@ def _last_column(item: Status) -> str:
     """Say what a standard query is, or what fits where none is left."""
     if item.retired:
         return "retired"
-    largest = 0.0 if item.left else item.cap.largest_epsilon(item.cost)
+    largest = 0.0 if item.left >= _FEW_LEFT else item.cap.largest_epsilon(item.cost)
     return f"{item.standard_query}{f'; epsilon {largest:.3g} without a delta still fits' if largest else ''}"
 
 

@@ -23,7 +23,6 @@ from hush.ledger.accounts.people import Role
 from hush.ledger.storage import schema as schema
 from hush.numerics import round_up
 
-
 _PERIOD = re.compile(r"\d{4}(-\d{2}){0,2}")
 _WINDOWS_WITHIN = {
     4: ("hour", "day", "month", "quarter", "year"),

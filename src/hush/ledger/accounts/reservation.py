@@ -60,6 +60,11 @@ class Reserved:
         return self.row.id
 
     @property
+    def event(self) -> Event:
+        """What was reserved."""
+        return Event.from_json(self.row.event or "")
+
+    @property
     def answer(self) -> str | None:
         """The stored answer, if the same question was answered before."""
         return self._answer
@@ -92,7 +97,9 @@ class Reserved:
 
     def receipt(self, epsilon: float, delta: float) -> Receipt:
         """Return what this charge has cost, and what is left. A release that was paid for before costs nothing."""
-        return self._budget.receipt(self.row, *((0.0, 0.0) if self._was_answered or self._is_part else (epsilon, delta)))
+        return self._budget.receipt(
+            self.row, *((0.0, 0.0) if self._was_answered or self._is_part else (epsilon, delta))
+        )
 
     def commit(self, event: Event | None = None, *, answer: str | None = None) -> str | None:
         """Record that the release happened.

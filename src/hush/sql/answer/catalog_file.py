@@ -22,9 +22,7 @@ from hush.sql.engines.engine import Engine
 from hush.sql.engines.openers import open_engine
 
 
-def load_catalog(
-    path: str | Path, *, connection: Any = None, content_key: ContentKey | None = None
-) -> Table:
+def load_catalog(path: str | Path, *, connection: Any = None, content_key: ContentKey | None = None) -> Table:
     r"""Return the tables that a catalog file declares, ready to query. `hush catalog init` writes such a file.
 
     Limits on contributions that the file gives to a table hold for queries of that table alone. Queries that join

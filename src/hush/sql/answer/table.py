@@ -338,9 +338,7 @@ class Table:
         event = replace(answer.event, event=ComposedEvent((*choices.events, answer.event.event)))
         return replace(answer, guarantee=guarantee, event=event)
 
-    def _question(
-        self, text: str, requested: RequestedLimits, limits_share: float, request: PriceRequest
-    ) -> str:
+    def _question(self, text: str, requested: RequestedLimits, limits_share: float, request: PriceRequest) -> str:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
         limits = (requested.groups_per_unit, requested.rows_per_unit)
         shares = () if None not in limits else (limits_share,)

@@ -16,8 +16,8 @@ from torch import nn
 
 from hush.accounting import Event, ParallelByIndexEvent, RdpAccountant
 from hush.accounting.budget import Budget, Charge
-from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.accounting.events import QualifiedEvent, plain_event
+from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import RandomSource, assumptions_of, source_or_default, uniform_below
@@ -140,7 +140,9 @@ class TuningPlan:
             raise InvalidArgument("train", type(train).__name__, "a function of settings and a noise multiplier")
         check_budget(budget)
         checked_source = source_or_default(source)
-        charge = Charge(event=self.event(assumptions_of(checked_source)), purpose="a search for hyper-parameters", delta=self.delta)
+        charge = Charge(
+            event=self.event(assumptions_of(checked_source)), purpose="a search for hyper-parameters", delta=self.delta
+        )
         reservation = None if budget is None else budget.reserve(charge)
         with SearchIndicator(show=progress):
             best = self._search(train, checked_source)
