@@ -84,7 +84,7 @@ def _last_column(item: Status) -> str:
     if item.retired:
         return "retired"
     largest = 0.0 if item.left >= _FEW_LEFT else item.cap.largest_epsilon(item.cost)
-    return f"{item.standard_query}{f'; epsilon {largest:.3g} without a delta still fits' if largest else ''}"
+    return f"{item.standard_query}{f'; epsilon {largest:.3g} still fits, with Laplace noise' if largest else ''}"
 
 
 def budget_page(budget: LedgerBudget) -> str:

@@ -29,8 +29,8 @@ _MOST_TILES = 6
 _ADVANCE = "if all charges had been fixed in advance; shown for comparison"
 _LEFT = (
     "What is left is counted in standard queries: the whole budget pays for 100 of them, and each takes one. Epsilon "
-    "so far is what everything that was charged reveals together, by the theorem that enforces the cap. It rises quickly "
-    "at first and more slowly later, so the difference to the cap does not say how much still fits."
+    "so far is what everything that was charged reveals together, by the theorem that enforces the cap. It rises "
+    "quickly at first and more slowly later, so the difference to the cap does not say how much still fits."
 )
 
 

@@ -96,8 +96,8 @@ class OverBudget(BudgetExceeded):
             if least_noise < float("inf"):
                 fits += f", or a Gaussian noise multiplier of at least {least_noise:.3g}"
         super().__init__(
-            f"{what}: asked for epsilon = {asked:.3g}; so far epsilon = {spent:.3g}, and {left} of 100 standard queries "
-            "are left",
+            f"{what}: asked for epsilon = {asked:.3g}; so far epsilon = {spent:.3g}, "
+            f"and {left} of 100 standard queries are left",
             "Nothing was charged or released",
             fits,
         )
