@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
-from hush.guarantee import Bound, Guarantee, Relation, Unit
+from hush.guarantee import Bound, Guarantee, LedgerRow, Relation, Unit
 from strategies import guarantees
 
 EXAMPLE = Guarantee(
