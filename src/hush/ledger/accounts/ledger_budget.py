@@ -37,6 +37,7 @@ from hush.ledger.accounts.earlier_charges import (
     stored_details,
 )
 from hush.ledger.accounts.people import Person, Role
+from hush.ledger.accounts.refusals import checked_purpose, refuse_plan_keys, refuse_predictable
 from hush.ledger.accounts.reservation import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
@@ -113,7 +114,7 @@ class LedgerBudget:
         reservation that was not settled is continued.
         """
         check_instance("charge", charge, Charge)
-        _refuse_plan_keys(charge.request)
+        refuse_plan_keys(charge.request)
         self.refuse_other_parts(charge, self.block_list())
         question = hashed_question(self, charge)
         before = earlier_reservation(self, charge)
@@ -150,7 +151,7 @@ class LedgerBudget:
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""
         charge = Charge(event=event, purpose=purpose, request=request)
-        _refuse_plan_keys(request)
+        refuse_plan_keys(request)
         try:
             return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
@@ -367,7 +368,7 @@ class LedgerBudget:
             **asdict(cost),
         }
         if charge is not None:
-            values.update(event=charge.event.to_json(), purpose=_purpose(charge.purpose), request=charge.request)
+            values.update(event=charge.event.to_json(), purpose=checked_purpose(charge.purpose), request=charge.request)
         return Entry(**{**values, "kind": kind, "dataset": self.name, "author": self.person.name, **more})
 
     def block_list(self) -> str:
@@ -412,14 +413,8 @@ class LedgerBudget:
 
     def refuse_predictable(self, event: str | None) -> None:
         """Refuse an event, as JSON, of a release whose noise is predictable, unless the budget is for tests."""
-        if not self.for_tests and json.dumps(TEST_RANDOMNESS) in (event or ""):
-            raise InvalidArgument(
-                "source",
-                "a TestSource",
-                "an unpredictable source, for a budget of a ledger",
-                "Whoever knows the seed can subtract the noise, so nothing would be protected",
-                "Leave source= out, or charge a budget of a hush.ledger.TestLedger",
-            )
+        if not self.for_tests:
+            refuse_predictable(event)
 
     def _over_budget(self, row: Entry, cost: Cost) -> OverBudget:
         statuses = self.status()
@@ -449,16 +444,3 @@ class LedgerBudget:
     def for_run(self, name: str) -> RunBudget:
         """Return this budget for one run. The run can be interrupted and resumed, and is charged once."""
         return RunBudget(self, name)
-
-
-def _purpose(text: str) -> str:
-    if not str(text).strip() or not text.isprintable() or len(text) > 500:
-        raise InvalidArgument("purpose", text, "a short printable text")
-    return text
-
-
-def _refuse_plan_keys(request: str | None) -> None:
-    if request is not None and request.startswith("plan "):
-        raise InvalidArgument(
-            "request", request, "a key that does not start with 'plan '", "Parts of plans use these keys"
-        )
