@@ -52,7 +52,8 @@ class ContentKey:
 
     def __post_init__(self) -> None:
         """Refuse what is no key. The message does not show it."""
-        if not isinstance(self.key, bytes) or len(self.key) < _SHORTEST_KEY:
+        key: object = self.key
+        if not isinstance(key, bytes) or len(key) < _SHORTEST_KEY:
             raise InvalidArgument("key", "...", f"at least {_SHORTEST_KEY} secret bytes", "Use secrets.token_bytes(32)")
 
     @classmethod
