@@ -46,7 +46,7 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     """Print the result of a run, for people or as JSON."""
     guarantee = outcome.guarantee
     if options.json:
-        content = {
+        content: dict[str, Any] = {
             "accuracy": outcome.accuracy,
             "epsilon": guarantee.epsilon,
             "delta": guarantee.delta,

@@ -29,11 +29,11 @@ ROW_ID = "hush_row"
 # More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
 # rows, over this one.
 _PART_ROWS, _MAX_PARTS = 650_000, 16
-# The database and the schema of a table, not of a view; the path is NULL for a database in memory.
+# Everything of a name: a temporary table or a view may stand before a table. The path is NULL for databases in memory.
 _DATABASE_OF = """
-SELECT d.path, t.schema_name FROM duckdb_tables() AS t JOIN duckdb_databases() AS d USING (database_oid)
-WHERE lower(t.table_name) = lower(?) AND NOT t.temporary AND NOT EXISTS (
-    SELECT 1 FROM duckdb_views() AS v WHERE lower(v.view_name) = lower(t.table_name))
+SELECT CASE WHEN NOT t.temporary THEN d.path END, t.schema_name
+FROM duckdb_tables() AS t JOIN duckdb_databases() AS d USING (database_oid) WHERE lower(t.table_name) = lower($1)
+UNION ALL SELECT NULL, v.schema_name FROM duckdb_views() AS v WHERE lower(v.view_name) = lower($1)
 """
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
@@ -117,7 +117,7 @@ class DuckDBEngine:
             return None
         with redact_errors():
             rows = self._connection.execute(_DATABASE_OF, [table]).fetchall()
-        if len(rows) != 1 or rows[0][0] is None:
+        if len(rows) != 1 or rows[0][0] is None or not Path(rows[0][0]).is_file():
             return None
         (database, schema), log = rows[0], Path(f"{rows[0][0]}.wal")
         identity = file_identity(Path(database), log)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hush.errors import InvalidArgument
 from hush.sql.engines.data_identity import Identity
-from hush.sql.engines.engine import redact_errors
+from hush.sql.engines.engine import EngineFailed, redact_errors
 
 # Fixed while the engine works, whatever the session has: they change what a plan's text means.
 _SETTINGS: Mapping[str, str] = {
@@ -61,12 +61,14 @@ class SparkEngine:
 
     def identity(self, table: str) -> Identity | None:
         """Return the name of a table in the session's catalog; None for a view of the session."""
-        with self._fixed_settings():
-            entry = self._session.catalog.getTable(_quoted(table))
-            if entry.isTemporary:
-                return None
-            name = ".".join([str(entry.catalog), *(entry.namespace or ()), str(entry.name)])
-            return {"where": f"{name} in Spark", "version": str(entry.tableType)}
+        try:
+            with self._fixed_settings():
+                entry = self._session.catalog.getTable(_quoted(table))
+                parts = (str(entry.catalog), *(entry.namespace or ()), str(entry.name))
+                is_view = bool(entry.isTemporary) or "VIEW" in str(entry.tableType).upper()
+        except EngineFailed:  # a session whose catalog cannot tell
+            return None
+        return None if is_view else {"where": f"{'.'.join(parts)} in Spark", "version": str(entry.tableType)}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
