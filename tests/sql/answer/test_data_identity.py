@@ -183,7 +183,9 @@ def test_tables_in_a_file_of_duckdb_are_known_until_it_changes(tmp_path: Path, b
         assert asked(connection, budget) == (False, 1.0)
     with opened() as connection:
         assert asked(connection, budget) == (True, 1.0)
-        connection.execute("CREATE TEMP TABLE people AS SELECT 7 AS who")  # it stands before the table of the file
+        connection.execute(
+            "CREATE TEMP TABLE people AS SELECT CAST(7 AS BIGINT) AS who"
+        )  # it stands before the table of the file
         with pytest.raises(InvalidArgument, match="in memory or behind a view"):
             asked(connection, budget)
         connection.execute("DROP TABLE temp.people")

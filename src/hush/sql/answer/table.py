@@ -209,8 +209,8 @@ class Table:
             Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
             Contributions are bounded by the query that the engine runs (checked here, by construction). The engine
             executes SQL correctly, and its running time is not observed (the caller's duty). That data were changed,
-            and when, is public, and no file is replaced while a query reads it (the caller's duty). Where tables refer to
-            others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows
+            and when, is public, and no file is replaced while a query reads it (the caller's duty). Where tables refer
+            to others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows
             of several units is a row of each of them.
 
         References:
