@@ -210,8 +210,8 @@ class Table:
             Contributions are bounded by the query that the engine runs (checked here, by construction). The engine
             executes SQL correctly, and its running time is not observed (the caller's duty). That data were changed,
             and when, is public, and no file is replaced while a query reads it (the caller's duty). Where tables refer
-            to others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows
-            of several units is a row of each of them.
+            to others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to
+            rows of several units is a row of each of them.
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
