@@ -19,7 +19,9 @@ def printed(
     capsys: pytest.CaptureFixture[str], path: Path, accuracy: float | None, *, quiet: bool = True, as_json: bool = False
 ) -> str:
     guarantee = Guarantee(epsilon=3.0, delta=1e-5)
-    outcome: Any = SimpleNamespace(path=path, accuracy=accuracy, guarantee=guarantee, noise_multiplier=1.25)
+    outcome: Any = SimpleNamespace(
+        path=path, accuracy=accuracy, guarantee=guarantee, noise_multiplier=1.25, receipt=None
+    )
     print_outcome(outcome, argparse.Namespace(quiet=quiet, json=as_json))
     return capsys.readouterr().out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
-from hush.guarantee import Bound, Guarantee, Relation, Unit
+from hush.guarantee import Bound, Guarantee, LedgerRow, Relation, Unit
 from strategies import guarantees
 
 EXAMPLE = Guarantee(
@@ -191,3 +192,16 @@ def test_only_text_is_read(text: Any) -> None:
 def test_any_other_text_is_refused_politely(text: str) -> None:
     with pytest.raises(InvalidArgument):
         Guarantee.from_json(text)
+
+
+def test_the_row_that_paid_is_kept_and_changes_no_claim() -> None:
+    claim = Guarantee(epsilon=1.0, delta=1e-6)
+    paid = replace(claim, charged=LedgerRow("people", 7, "0f" * 32))
+    assert paid == claim
+    stored = json.loads(paid.to_json())
+    assert stored["charged"] == {"budget": "people", "row": 7, "hash": "0f" * 32}
+    assert Guarantee.from_json(paid.to_json()).charged == paid.charged
+    assert "charged" not in json.loads(claim.to_json())
+    for wrong in (7, {}, {"budget": "people", "row": 0, "hash": ""}, {"budget": 1, "row": 7, "hash": ""}):
+        with pytest.raises(InvalidArgument):
+            Guarantee.from_json(json.dumps({**stored, "charged": wrong}))

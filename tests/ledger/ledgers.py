@@ -30,7 +30,7 @@ def spend(ledger: Ledger) -> LedgerBudget:
 
 def in_blocks(ledger: Ledger) -> LedgerBudget:
     """Make a budget in blocks, a retired one among them, and charge some."""
-    visits = ledger.budget("visits", epsilon=2, delta=1e-7, unit="patient-month", blocks=["a", "b"])
+    visits = ledger.budget("visits", epsilon=2, delta=1e-7, unit="row", blocks=["a", "b"])
     visits.at("a", "b").charge(GaussianEvent(20.0), purpose="both")
     visits.at("a").charge(LaplaceEvent(4.0), purpose="one")
     visits.add_block("c")

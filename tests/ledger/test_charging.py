@@ -59,7 +59,7 @@ def test_a_query_is_charged_once(ledger: Ledger, people: Path) -> None:
         again = data.sql(QUESTION, epsilon=0.25)
     assert again == first
     assert data.spent == 0.25
-    other = data.sql(QUESTION, epsilon=0.25, fresh=True)
+    other = data.sql(QUESTION, epsilon=0.25, new_data=True)
     assert other.rows != first.rows
     assert data.spent == 0.5
     asked_of(people).sql(QUESTION, epsilon=0.25, budget=data)  # another handle, the same question
@@ -134,7 +134,7 @@ def test_people_in_several_months_have_no_blocks_by_month(ledger: Ledger, people
     data = ledger.budget(
         "visits",
         epsilon=1,
-        unit="patient",
+        unit="patient-month",
         blocks=["2026-09", "2026-10"],
         table=asked_of(people),
         block_column="visit",
@@ -292,6 +292,43 @@ def test_a_search_is_reserved_before_it_begins(rows: LedgerBudget) -> None:
 # The command line
 
 
+def test_the_command_line_tells_months_apart(tmp_path: Path, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same question about another file of the same name got the answer about the first file, without a word."""
+    url = f"sqlite:///{tmp_path}/budgets.db"
+    budget = Ledger(url).budget("people", epsilon=3, delta=1e-6, unit="patient")
+    february = tmp_path / "february" / people.name
+    february.parent.mkdir()
+    duckdb.sql(f"COPY (SELECT * FROM '{people}' WHERE age > 3) TO '{february}'")
+
+    def query(path: Path, *more: str) -> int | None:
+        words = ["query", str(path), "SELECT COUNT(*) AS n FROM people", "--unit", "who", "--rows-per-unit", "1"]
+        return main([*words, "--epsilon", "1", "--budget", "people", "--db", url, *more])
+
+    assert query(people) in (0, None)
+    capsys.readouterr()
+    assert query(february) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert f"{people}, changed 20" in printed.err
+    assert f"{february}, changed 20" in printed.err
+    assert "pass --new-data" in printed.err
+    assert budget.spent == 1.0
+    assert query(february, "--new-data") in (0, None)
+    assert budget.spent == 2.0
+    capsys.readouterr()
+    assert query(people) in (0, None)
+    assert "The ledger gave this answer before: it is of 20" in capsys.readouterr().err
+    (tmp_path / "key").write_bytes(bytes(range(32)))
+    keyed = ("--content-key", str(tmp_path / "key"))
+    assert query(people, *keyed) == 2
+    assert query(people, *keyed, "--new-data") in (0, None)
+    copied = tmp_path / "copy" / people.name
+    copied.parent.mkdir()
+    copied.write_bytes(people.read_bytes())
+    assert query(copied, *keyed) in (0, None)
+    assert budget.spent == 3.0
+
+
 def test_the_command_line_charges(tmp_path: Path, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/budgets.db"
     Ledger(url).budget("people", epsilon=1, delta=1e-6, unit="patient")
@@ -300,7 +337,9 @@ def test_the_command_line_charges(tmp_path: Path, people: Path, capsys: pytest.C
     assert main(charged) in (0, None)
     first = json.loads(capsys.readouterr().out)
     assert main(charged) in (0, None)
-    assert json.loads(capsys.readouterr().out) == {**first, "replayed": True}
+    again = json.loads(capsys.readouterr().out)
+    assert (first["charged"]["epsilon"], again["charged"]["epsilon"]) == (0.5, 0.0)
+    assert again == {**first, "replayed": True, "charged": {**first["charged"], "epsilon": 0.0}}
     assert Ledger(url).budget("people").spent == 0.5
     assert main([*query, "--epsilon", "0.8", "--budget", "people", "--db", url]) not in (0, None)
     assert "largest charge that fits" in capsys.readouterr().err

@@ -219,7 +219,7 @@ def compare(url: str, folder: Path) -> int:
 def create(url: str, epsilon: float) -> None:
     ledger = Ledger(url)
     ledger.budget("patients", epsilon=epsilon, delta=1e-6, unit="patient")
-    ledger.budget("visits", epsilon=epsilon, delta=1e-6, unit="patient-month", blocks=["a", "b", "c"])
+    ledger.budget("visits", epsilon=epsilon, delta=1e-6, unit="row", blocks=["a", "b", "c"])
     ledger.close()
 
 

@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         self.ledgers = [Ledger(self.url), Ledger(self.url)]
         cap = self.model.cap
         self.ledgers[0].budget(
-            "d", epsilon=1.0, delta=1e-6, unit="user", blocks=list(BLOCKS), order=cap.order, claims_delta=0.0
+            "d", epsilon=1.0, delta=1e-6, unit="row", blocks=list(BLOCKS), order=cap.order, claims_delta=0.0
         )
 
     def data(self, handle: int) -> LedgerBudget:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hush.errors import HushError, InvalidArgument
+from hush.guarantee import Guarantee, LedgerRow
 from hush.report import render
 from report import records
 from report.pages import check, drawings
@@ -126,3 +127,16 @@ def test_rendering_changes_nothing_and_is_repeatable() -> None:
     before = copy.deepcopy(record)
     assert render(record) == render(before)
     assert record == before
+
+
+def test_a_guarantee_made_with_test_randomness_is_said_first() -> None:
+    stored = Guarantee(epsilon=1.0, delta=1e-6, assumptions=("test randomness",)).to_json()
+    header = render({"title": "A model", "guarantee": stored}).split("</header>")[0]
+    assert header.index("NOT PRIVATE") < header.index("epsilon")
+    assert "NOT PRIVATE" not in render({"guarantee": Guarantee(epsilon=1.0, delta=1e-6).to_json()})
+
+
+def test_a_page_names_the_row_that_paid() -> None:
+    charged = LedgerRow("<b>people", 7, "0f" * 32)
+    page = render({"guarantee": Guarantee(epsilon=1.0, delta=1e-6, charged=charged).to_json()})
+    assert "Charged to the budget &lt;b&gt;people by row 7 of its ledger" in page

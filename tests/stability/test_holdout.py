@@ -118,9 +118,9 @@ def test_a_holdout_cannot_be_copied() -> None:
 
 
 def test_a_budget_is_charged_once_before_any_query(tmp_path: Path) -> None:
-    from hush import Ledger
+    from hush.ledger import TestLedger
 
-    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    ledger = TestLedger(f"sqlite:///{tmp_path}/privacy.db")
     budget = ledger.budget("held out", epsilon=1.5, delta=0, unit="example", relation=Relation.REPLACE)
     holdout = reusable(np.zeros(1000), np.zeros(1000), budget=budget)
     holdout.ask(identity)

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
@@ -268,6 +269,18 @@ class Cap:
         )
 
 
+class Repeat(Enum):
+    """What happens to a question that was asked before. If the data are the same, the stored answer is returned.
+
+    >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").repeat is Repeat.REFUSED_ON_OTHER_DATA
+    True
+    """
+
+    REFUSED_ON_OTHER_DATA = "refused on other data"
+    CHARGED_ON_OTHER_DATA = "charged on other data"
+    CHARGED = "charged"  # also where the data look the same: a database does not say when its tables changed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """A request to a budget: what is about to be run.
@@ -279,9 +292,12 @@ class Charge:
         event: What will be run, at most.
         purpose: The purpose, in a few words.
         question: A text that identifies the question, so that the same question is recognised. Empty if there is none.
+        data: A text that identifies the data that are read. A stored answer is returned only if its data were the same.
+        repeat: What happens to a question that was asked before.
         delta: The delta at which to state the event if it has to be charged as a claim.
         sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
         request: Your own key. A second charge with the same key is the same charge.
+        folder: Where the result will be written, if it is a folder: a ledger's report links to it.
         resumes: Whether it may continue with what the same request reserved but did not settle: an interrupted run.
         parts: The blocks of the data that it reads, if it knows them. A budget in blocks refuses the charge if these
             are not the blocks that are charged.
@@ -290,9 +306,12 @@ class Charge:
     event: ev.Event
     purpose: str
     question: str = ""
+    data: str = ""
+    repeat: Repeat = Repeat.REFUSED_ON_OTHER_DATA
     delta: float | None = None
     sealed: bool = False
     request: str | None = None
+    folder: str = ""
     resumes: bool = False
     parts: tuple[str, ...] | None = None
 
@@ -331,7 +350,9 @@ class Budget(Protocol):
         """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
 
 
-def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
+def run_sealed(
+    budget: Budget, charge: Charge, run: Callable[[], str], settled: Callable[[Reservation], None] | None = None
+) -> str:
     """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
 
     If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
@@ -342,9 +363,12 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
         budget: The budget to charge.
         charge: The request.
         run: Computes the answer.
+        settled: Is told the reservation when the answer may leave.
     """
     reservation = budget.reserve(replace(charge, sealed=True))
+    note = settled or (lambda _: None)
     if reservation.answer is not None:
+        note(reservation)
         return reservation.answer
     try:
         answer = run()
@@ -353,6 +377,7 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
         raise
     stored = reservation.commit(answer=answer)
     assert stored is not None
+    note(reservation)
     return stored
 
 

@@ -46,13 +46,15 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     """Print the result of a run, for people or as JSON."""
     guarantee = outcome.guarantee
     if options.json:
-        content = {
+        content: dict[str, Any] = {
             "accuracy": outcome.accuracy,
             "epsilon": guarantee.epsilon,
             "delta": guarantee.delta,
             "noise_multiplier": outcome.noise_multiplier,
             "run": str(outcome.path),
         }
+        if outcome.receipt is not None:
+            content["charged"] = outcome.receipt.to_dict()
         print(json.dumps(content))
         return
     if outcome.accuracy is not None:
@@ -60,4 +62,6 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     elif (outcome.path / "figures.json").exists():
         print("Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise.")
     print(guarantee if options.quiet else f"\n{guarantee.explain()}\n")
+    if outcome.receipt is not None:
+        print(outcome.receipt)
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")

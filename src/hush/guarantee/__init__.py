@@ -19,6 +19,8 @@ In reading order: `terms` and `unit` define the vocabulary, `guarantee` the valu
 
 from hush.guarantee.explanation import verdict as verdict  # shared inside hush, not public
 from hush.guarantee.guarantee import Guarantee as Guarantee
+from hush.guarantee.json_form import TEST_RANDOMNESS as TEST_RANDOMNESS  # shared inside hush, not public
+from hush.guarantee.ledger_row import LedgerRow as LedgerRow  # shared inside hush, not public
 from hush.guarantee.terms import Bound as Bound
 from hush.guarantee.terms import Relation as Relation
 from hush.guarantee.unit import CalendarWindow as CalendarWindow

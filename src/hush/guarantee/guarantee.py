@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
@@ -18,6 +18,7 @@ from hush.errors import (
 )
 from hush.guarantee import json_form, limits
 from hush.guarantee.explanation import explain
+from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.rounding import rounded
 from hush.guarantee.terms import Bound, Relation
 from hush.guarantee.unit import Unit
@@ -47,6 +48,7 @@ class Guarantee:
         bound: Which side of the true epsilon the claim is on.
         method: How epsilon was computed, in a few words, such as "privacy loss distribution".
         assumptions: What must be true for the claim to hold and what hush did not check, one sentence each.
+        charged: The row of the ledger that paid for it, if one did. Equal claims may have different rows.
     """
 
     epsilon: float
@@ -56,6 +58,7 @@ class Guarantee:
     bound: Bound = Bound.UPPER
     method: str = "the caller's statement"
     assumptions: tuple[str, ...] = ()
+    charged: LedgerRow | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_instance("unit", self.unit, Unit, "Use Unit.example(), Unit.user() or Unit.user_window(window)")
@@ -139,8 +142,9 @@ class Guarantee:
             "unbounded epsilon" if self.epsilon == math.inf else f"epsilon {sign} {rounded(self.epsilon, self.bound)}"
         )
         delta = rounded(self.delta, self.bound)
+        is_test = json_form.TEST_RANDOMNESS in self.assumptions
         claim = f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
-        return f"NOT PRIVATE, made with test randomness: {claim}" if _TEST_RANDOMNESS in self.assumptions else claim
+        return f"NOT PRIVATE, {json_form.NOT_PRIVATE}: {claim}" if is_test else claim
 
     def _require_cap(self, what: str) -> None:
         """Refuse to limit an attack by a lower bound."""
@@ -151,7 +155,6 @@ class Guarantee:
             )
 
 
-_TEST_RANDOMNESS = "test randomness"  # what `hush.randomness.TestSource` adds to the assumptions
 _SIGNS = {Bound.UPPER: "<=", Bound.LOWER: ">=", Bound.ESTIMATE: "~"}
 
 

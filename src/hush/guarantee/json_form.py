@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hush.errors import InvalidArgument, check_count, check_instance
+from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.terms import Bound, Relation
 from hush.guarantee.unit import Unit, UnitKind
 from hush.strict_json import parse
@@ -27,6 +28,9 @@ SCHEMA = "hush.guarantee/1"
 _FIELDS = ("schema", "epsilon", "delta", "unit", "relation", "bound", "method", "assumptions")
 _UNIT_FIELDS = ("kind", "window_seconds", "group_size")
 
+TEST_RANDOMNESS = "test randomness"  # what `hush.randomness.TestSource` adds to the assumptions
+NOT_PRIVATE = "made with test randomness"
+
 # JSON has no literal for infinity. This string says that no finite epsilon is known.
 _UNBOUNDED = "unbounded"
 
@@ -34,7 +38,9 @@ _UNBOUNDED = "unbounded"
 def dump(guarantee: Guarantee) -> str:
     """Return a guarantee as one JSON object. Its floats read back bit for bit."""
     unit = guarantee.unit
+    first = {"not_private": NOT_PRIVATE} if TEST_RANDOMNESS in guarantee.assumptions else {}
     document = {
+        **first,
         "schema": SCHEMA,
         "epsilon": _UNBOUNDED if guarantee.epsilon == math.inf else guarantee.epsilon,
         "delta": guarantee.delta,
@@ -48,6 +54,8 @@ def dump(guarantee: Guarantee) -> str:
         "method": guarantee.method,
         "assumptions": list(guarantee.assumptions),
     }
+    if guarantee.charged is not None:
+        document["charged"] = guarantee.charged.to_dict()
     return json.dumps(document, allow_nan=False)
 
 
@@ -56,8 +64,12 @@ def load(text: str) -> dict[str, Any]:
     document = parse(text)
     check_instance("text", document, dict, "A guarantee is a JSON object as Guarantee.to_json writes it")
     _check_schema(document)
+    not_private = document.pop("not_private", None)  # older documents have only the assumption
+    charged = LedgerRow.from_dict(document.pop("charged", None))
     _check_fields("text", document, _FIELDS)
     check_instance("assumptions", document["assumptions"], list)
+    if not_private is not None and (not_private != NOT_PRIVATE or TEST_RANDOMNESS not in document["assumptions"]):
+        raise InvalidArgument("not_private", "...", f"{NOT_PRIVATE!r}, with the assumption {TEST_RANDOMNESS!r}")
     return {
         "epsilon": _load_epsilon(document["epsilon"]),
         "delta": document["delta"],
@@ -66,6 +78,7 @@ def load(text: str) -> dict[str, Any]:
         "bound": _load_term("bound", document["bound"], Bound),
         "method": document["method"],
         "assumptions": tuple(document["assumptions"]),
+        "charged": charged,
     }
 
 

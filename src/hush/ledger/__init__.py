@@ -1,7 +1,7 @@
 """One privacy budget for everything you release from a dataset, stored in a database and enforced there.
 
-- `Ledger`: the file or database. `LedgerBudget`: a budget in it. Pass it as ``budget=`` to `hush.table(...).sql`,
-  `hush.privatize`, `hush.tune`, estimators and statistics.
+- `Ledger`: the file or database; `TestLedger`: one for tests. `LedgerBudget`: a budget in it. Pass it as ``budget=``
+  to `hush.table(...).sql`, `hush.privatize`, `hush.tune`, estimators and statistics.
 - `Status`: the state of a budget. `ChargePrice`: what a charge would cost. `Verification`: the result of
   `Ledger.verify`. `Role`: what a person may do.
 - `OverBudget`, `NotAllowed`, `LedgerUnavailable`, `LedgerDamaged`: errors.
@@ -32,6 +32,7 @@ Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 from hush.ledger.accounts.ledger_budget import LedgerBudget as LedgerBudget
 from hush.ledger.accounts.people import Role as Role
 from hush.ledger.ledger import Ledger as Ledger
+from hush.ledger.ledger import TestLedger as TestLedger
 from hush.ledger.storage.errors import LedgerDamaged as LedgerDamaged
 from hush.ledger.storage.errors import LedgerUnavailable as LedgerUnavailable
 from hush.ledger.storage.errors import NotAllowed as NotAllowed
@@ -62,4 +63,5 @@ __all__ = [
     "NotAllowed",
     "OverBudget",
     "Role",
+    "TestLedger",
 ]

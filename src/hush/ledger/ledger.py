@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -44,6 +45,8 @@ class Ledger:
     >>> patients.spent
     0.5
     """
+
+    for_tests = False  # see `TestLedger`
 
     def __init__(
         self, url: str = "sqlite:///privacy.db", *, token: str | None = None, identity: Identity | None = None
@@ -125,9 +128,11 @@ class Ledger:
                 cap,
                 unit_name=str(unit),
                 in_blocks=blocks is not None,
+                for_tests=self.for_tests,
                 table=table,
                 block_column=block_column,
             )
+        self._refuse_mixed([stored])
         cap = cap_from(stored)
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
         terms["claims_delta"] = claims_delta
@@ -148,6 +153,7 @@ class Ledger:
             cap,
             unit_name=stored["unit"]["called"],
             in_blocks=stored["in_blocks"],
+            for_tests=stored.get("for_tests", False),
             table=table,
             block_column=block_column,
         )
@@ -238,6 +244,15 @@ class Ledger:
             row = connection.execute(sa.select(schema.terms).where(schema.terms.c.name == name)).one_or_none()
         return None if row is None else {**json.loads(row.details), "fingerprint": row.fingerprint}
 
+    def _refuse_mixed(self, budgets: Sequence[dict[str, Any]], *, is_new: bool = False) -> None:
+        """Refuse to open a real ledger for tests, or to add a budget of the other kind."""
+        for terms in budgets:
+            was_for_tests = terms.get("for_tests", False)
+            if self.for_tests and not was_for_tests:
+                raise InvalidArgument("url", "...", "a ledger for tests", "This one has budgets that protect people")
+            if is_new and was_for_tests and not self.for_tests:
+                raise InvalidArgument("url", "...", "a ledger for real data", "This one is for tests, for ever")
+
     def _create(
         self,
         person: Person,
@@ -250,10 +265,13 @@ class Ledger:
         if not str(name).strip() or not str(name).isprintable() or len(name) > 200:
             raise InvalidArgument("name", name, "a short printable name")
         names = [""] if blocks is None else check_blocks(blocks, cap)
-        details = json.dumps({**cap_terms(cap, unit), "in_blocks": blocks is not None})
+        terms = {**cap_terms(cap, unit), "in_blocks": blocks is not None}
+        details = json.dumps({**terms, "for_tests": True} if self.for_tests else terms)
         unit_name, relation = str(cap.unit), cap.relation.value
 
         def write(connection: sa.Connection, _: Entry) -> None:
+            others = connection.execute(sa.select(schema.terms.c.details)).scalars()
+            self._refuse_mixed([json.loads(other) for other in others], is_new=True)
             values = {
                 "name": name,
                 "fingerprint": fingerprint,
@@ -282,6 +300,39 @@ class Ledger:
             raise InvalidArgument(
                 "name", name, "a new name: another process has just created it", "Open it again"
             ) from None
+
+
+class TestLedger(Ledger):
+    """A ledger for tests: its budgets take releases with predictable noise, from a `hush.randomness.TestSource`.
+
+    Its budgets are marked for ever, in rows that cannot be changed, and their guarantees begin with "NOT PRIVATE". The
+    budgets of other ledgers refuse such releases, and no ledger has budgets of both kinds.
+
+    >>> from hush import statistics
+    >>> from hush.randomness import TestSource
+    >>> with TestLedger() as ledger:
+    ...     people = ledger.budget("people", epsilon=2, unit="person")
+    ...     answer = statistics.count([1, 2], units=["ann", "bob"], epsilon=0.5, budget=people, source=TestSource(1))
+    ...     print(people.spent, str(people.guarantee())[:11])
+    0.5 NOT PRIVATE
+    """
+
+    __test__ = False  # its name is not that of a test case
+    for_tests = True
+
+    def __init__(self, url: str | None = None, *, token: str | None = None, identity: Identity | None = None) -> None:
+        """Open a ledger for tests, or create it; without ``url``, in a folder that goes when it is closed."""
+        self._folder = None
+        if url is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="hush-test-ledger-", ignore_cleanup_errors=True)
+            url = f"sqlite:///{self._folder.name}/privacy.db"
+        super().__init__(url, token=token, identity=identity)
+
+    def close(self) -> None:
+        """Close the connections, and remove the folder that was made for the ledger."""
+        super().close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _store(url: str) -> Store:

@@ -28,6 +28,9 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 
 Words = NDArray[np.uint64]
 
+TEST_RANDOMNESS = "test randomness"
+"""What a guarantee assumes that was made with a `TestSource`. It protects nobody."""
+
 _BUFFER = 1 << 15  # bytes
 _ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself
 _live: weakref.WeakSet[RandomSource] = weakref.WeakSet()  # for the fork hook
@@ -268,7 +271,7 @@ def assumptions_of(source: RandomSource) -> tuple[str, ...]:
     if type(source) is SystemSource:
         return ()
     if isinstance(source, TestSource):
-        return ("test randomness",)
+        return (TEST_RANDOMNESS,)
     if type(source) is KeyedSource:
         return ("keyed randomness: the key is secret, and no number of it is used twice",)
     return ("unverified randomness",)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from hush.errors import InvalidArgument
-from hush.guarantee import Guarantee
+from hush.guarantee import TEST_RANDOMNESS, Guarantee
 from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, name, tag
 from hush.report.sections.account import budget, public, reproduction, settings
@@ -71,16 +71,24 @@ def _title(record: Mapping[str, Any]) -> str:
 
 def _header(record: Mapping[str, Any], guarantee: Guarantee | None, *, has_secrets: bool) -> Html:
     notices = [_secrets_notice() if has_secrets else None, _unfinished(record), _warnings(record)]
-    return tag(
-        "header", tag("h1", name(_title(record))), _origin(record), _tiles(record, guarantee), *filter(None, notices)
-    )
+    title, origin = tag("h1", name(_title(record))), _origin(record, guarantee)
+    return tag("header", title, _for_tests(guarantee), origin, _tiles(record, guarantee), *filter(None, notices))
 
 
-def _origin(record: Mapping[str, Any]) -> Html:
+def _for_tests(guarantee: Guarantee | None) -> Html | None:
+    if guarantee is None or TEST_RANDOMNESS not in guarantee.assumptions:
+        return None
+    words = "NOT PRIVATE: made with test randomness. Whoever knows the seed can subtract the noise."
+    return tag("div", tag("p", tag("strong", words)), class_="notice")
+
+
+def _origin(record: Mapping[str, Any], guarantee: Guarantee | None) -> Html:
     created, resumed = record.get("created"), numbers.number(record.get("resumed"))
     origin = f"Created by hush, {_moment(str(created))}" if created else "Created by hush"
     resumptions = f", resumed {'once' if resumed == 1 else f'{resumed:.0f} times'}" if resumed else ""
-    return tag("p", origin + resumptions, class_="meta")
+    row = None if guarantee is None else guarantee.charged
+    paid = "" if row is None else f". Charged to the budget {row.budget} by row {row.row} of its ledger"
+    return tag("p", name(origin + resumptions + paid), class_="meta")
 
 
 def _moment(text: str) -> str:

@@ -35,6 +35,7 @@ from torch import Tensor
 
 from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
+from hush.accounting.receipts import check_budget, receipt_of, row_of
 from hush.data import Outline, Prepared
 from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.randomness import KeyedSource, RandomSource, source_or_default
@@ -89,6 +90,7 @@ def train(
         What `hush.data.prepare` and `hush.training.PrivateTraining` assume (the caller's duty); guarantee.json states
         all of it.
     """
+    check_budget(budget)
     folder = Folder(output)
     try:
         folder = Folder.create(output)
@@ -161,6 +163,13 @@ def _interruptible(folder: Folder) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted(folder.path) from None
+
+
+def note_row(folder: Folder, reservation: charging.Reservation) -> None:
+    """Write the ledger's row that a run is charged by into run.json."""
+    row = row_of(reservation)
+    if row is not None:
+        folder.write_json("run.json", {**folder.read_json("run.json"), "charged_by": row.to_dict()})
 
 
 def remove_empty(folder: Folder) -> None:
@@ -276,10 +285,11 @@ class _TrainingJob:
             data,
             network,
             # Not part of the plan: a ledger must see the same event when a run is resumed.
-            guarantee=plan.guarantee((_CONTINUED,) if loop.resumed else ()),
+            guarantee=replace(plan.guarantee((_CONTINUED,) if loop.resumed else ()), charged=row_of(self._reservation)),
             budget=plan.parts(),
             resumed=loop.resumed,
         )
+        outcome = replace(outcome, receipt=receipt_of(self._reservation, outcome.guarantee))
         self._folder.finish()
         return outcome
 
@@ -300,6 +310,7 @@ class _TrainingJob:
                 event=plan.charged_event(),
                 purpose=f"hush train: {plan.model} on {Path(self._settings.data).name}"[:400],
                 delta=plan.training.delta,
+                folder=str(self._folder.path.resolve()),
                 request=f"run {hashlib.sha256(b'a run' + self._key).hexdigest()[:32]}",
                 resumes=True,
             )
@@ -309,6 +320,7 @@ class _TrainingJob:
         elif not self._folder.has_secret_json(_COMMITTED, {"sha256": reservation.answer}):
             raise self._published_elsewhere()
         self._reservation = reservation
+        note_row(self._folder, reservation)
 
     def _hold(self, states: int) -> None:
         """Note that a state was stored. Raise if another process has taken over the run."""

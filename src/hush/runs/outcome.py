@@ -34,6 +34,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from hush.accounting.receipts import Receipt
 from hush.data import Prepared, RawData, Schema, open_data, transform
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee, Unit, verdict
@@ -70,6 +71,7 @@ class Outcome:
         guarantee: What the run guarantees.
         noise_multiplier: The noise multiplier of training.
         model: The trained network, from inputs as `hush.data.transform` makes them to one logit for each class.
+        receipt: What the run cost and what is left of the budget; None without a ledger.
 
     >>> outcome = Outcome(Path("run"), 0.93, Guarantee(epsilon=3.0, delta=1e-5), 1.2, nn.Identity())
     >>> outcome.accuracy, outcome.guarantee.epsilon
@@ -81,6 +83,7 @@ class Outcome:
     guarantee: Guarantee
     noise_multiplier: float
     model: nn.Module
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -20,6 +20,7 @@ from torch import Tensor
 from hush.accounting import ComposedEvent, Event, GaussianEvent, ParallelByIndexEvent, PldAccountant
 from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
+from hush.accounting.receipts import check_budget, receipt_of, row_of
 from hush.data import Outline, Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
@@ -27,7 +28,7 @@ from hush.randomness import RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, plan_for, read_dataset
 from hush.runs.draft import evaluation_event, learning_delta
 from hush.runs.folder import Folder
-from hush.runs.job import compute_features, device_named, make_measurer, remove_empty
+from hush.runs.job import compute_features, device_named, make_measurer, note_row, remove_empty
 from hush.runs.networks import Network, class_probabilities, starting_network
 from hush.runs.options import options_of
 from hush.runs.outcome import Outcome, publish, repeat_command, stage
@@ -85,6 +86,7 @@ def tune(
     References:
         Papernot & Steinke 2022, Theorem 2 (logarithmic number of runs).
     """
+    check_budget(budget)
     folder = Folder.create(output)
     try:
         search = {"search": {name: list(values) for name, values in space.items()}, "mean_runs": mean_runs}
@@ -257,8 +259,12 @@ class _TuningJob:
             evaluation = ComposedEvent((evaluation, planned.reserve.evaluation_event()))
         event = self._qualified(ParallelByIndexEvent((training, evaluation)), planned)
         purpose = f"hush tune on {Path(self._settings.data).name}"[:400]
-        reservation = self._budget.reserve(charging.Charge(event=event, purpose=purpose, delta=planned.reserve.delta))
+        folder = str(self._folder.path.resolve())
+        reservation = self._budget.reserve(
+            charging.Charge(event=event, purpose=purpose, delta=planned.reserve.delta, folder=folder)
+        )
         reservation.hold(0)
+        note_row(self._folder, reservation)
         return reservation
 
     def _qualified(self, event: Event, planned: _PlannedSearch) -> Event:
@@ -331,11 +337,12 @@ class _TuningJob:
             plan,
             data,
             network,
-            guarantee=guarantee,
+            guarantee=replace(guarantee, charged=row_of(self._reservation)),
             budget=parts,
             command=command,
             more={"found by a search": chosen},
         )
+        outcome = replace(outcome, receipt=receipt_of(self._reservation, guarantee))
         row = {
             "step": plan.training.num_steps,
             "epsilon": guarantee.epsilon,

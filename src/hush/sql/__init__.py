@@ -76,6 +76,7 @@ from hush.sql.answer.choices.limits import MostRows as MostRows
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
 from hush.sql.answer.declaration import table as table
 from hush.sql.answer.table import Table as Table
+from hush.sql.engines.data_identity import ContentKey as ContentKey
 from hush.sql.engines.engine import EngineFailed as EngineFailed
 from hush.sql.syntax.refusal import QueryRefused as QueryRefused
 
@@ -91,6 +92,7 @@ from hush.sql.answer.preview import Preview as Preview
 from hush.sql.answer.price import QueryPrice as QueryPrice
 
 __all__ = [
+    "ContentKey",
     "EngineFailed",
     "JoinedTable",
     "MostRows",

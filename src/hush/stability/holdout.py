@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hush.accounting import ApproximateDPEvent, events
 from hush.accounting.budget import Budget, Charge
+from hush.accounting.receipts import check_budget
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms import AboveThreshold, Laplace
@@ -123,6 +124,7 @@ class ReusableHoldout:
         self.guarantee = Guarantee(
             epsilon=self.epsilon, delta=0.0, method="reusable holdout", assumptions=assumptions, **stated
         )
+        check_budget(budget)
         if budget is not None:
             budget.reserve(Charge(event=self.event, purpose="reusable holdout", delta=None)).commit()
         self._session = self._threshold.start(self.tolerance, self._source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,12 @@ def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str],
     assert (folder / "privacy.db").exists()
     assert "It fits" in run(capsys, "price", "patients", "--epsilon", "0.5")
     assert read(capsys, "show", "patients")["blocks"][0]["spent"] == 0  # a price is free
-    assert "Charged: row 2" in run(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
+    said = run(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
+    assert said.startswith("Charged to patients (row 2): epsilon 1.5, ")
+    assert "So far epsilon <= 1.5 of 3; 2 of 100 standard queries are left, each with Gaussian noise of 16.6" in said
     shown = run(capsys, "show")
-    assert "██████████··········  50.0 %" in shown
+    assert "  2 of 100             1.5   3  1e-06" in shown
+    assert re.search(r"; epsilon 1\.[45]\d* still fits, with Laplace noise", shown)
     assert "counts" in run(capsys, "show", "patients")
     assert "no problems" in run(capsys, "verify")
     assert "unchanged" in run(capsys, "recompute", "patients")
@@ -76,7 +80,12 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
     claim = read(capsys, "charge", "patients", "--epsilon", "0.1", "--delta", "1e-9", "--purpose", "groups")
     assert claim["spent"] > first["spent"]
     error = refused(capsys, "charge", "patients", "--epsilon", "5", "--purpose", "too much")
-    for word in ("asked for epsilon = 5", "spent", "left", "The largest charge that fits"):
+    for word in (
+        "asked for epsilon = 5",
+        "so far epsilon = ",
+        " of 100 standard queries are left",
+        "The largest charge that fits",
+    ):
         assert word in error
     assert "delta" in refused(capsys, "price", "patients", "--event", event, "--delta", "1e-9")
     assert "expected a key of a phase" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
@@ -99,7 +108,7 @@ def test_a_budget_has_one_key(capsys: pytest.CaptureFixture[str]) -> None:
     Ledger("sqlite:///privacy.db").budget("patients").reserve(Charge(event=LaplaceEvent(4.0), purpose="x"))
     contents = [read(capsys, *action) for action in (("show", "patients"), ("recompute", "patients"))]
     contents += [*read(capsys, "show"), *read(capsys, "pending")]
-    read(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "patient", "--blocks", "a")
+    read(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "row", "--blocks", "a")
     visits = [read(capsys, "add-block", "visits", "b"), read(capsys, "retire", "visits", "a")]
     assert {content["budget"] for content in contents} == {"patients"}
     assert {content["budget"] for content in visits} == {"visits"}

@@ -18,7 +18,7 @@ from hush.ledger import Ledger, LedgerBudget
 @pytest.fixture
 def budget(tmp_path: Path) -> LedgerBudget:
     ledger = Ledger(f"sqlite:///{tmp_path}/budgets.db")
-    return ledger.budget("patients", epsilon=2, delta=1e-6, unit="patient", blocks=["2026-09", "2026-10"])
+    return ledger.budget("patients", epsilon=2, delta=1e-6, unit="patient-month", blocks=["2026-09", "2026-10"])
 
 
 def spend(budget: LedgerBudget, epsilon: float, times: int = 1) -> None:
@@ -30,7 +30,7 @@ def test_the_status_is_json(budget: LedgerBudget) -> None:
     spend(budget, 0.5)
     status = json.loads(json.dumps(text.status(budget), allow_nan=False))
     assert (status["budget"], status["epsilon"], status["pending"]) == ("patients", 2, 0)
-    assert (status["unit"], status["unit_name"]) == ("user", "patient")
+    assert (status["unit"], status["unit_name"]) == (str(budget.cap.unit), "patient-month")
     assert [block["block"] for block in status["blocks"]] == ["2026-09", "2026-10"]
     assert all(block["spent"] == 0.5 and not block["retired"] for block in status["blocks"])
 
@@ -40,9 +40,11 @@ def test_budgets_have_bars(budget: LedgerBudget) -> None:
     budget.retire("2026-09")
     lines = text.budget_table([budget]).splitlines()
     assert lines[1].split()[:2] == ["patients", "2026-09"]
-    assert "██████████··········  50.0 %" in lines[1]
+    left = [status.left for status in budget.status()]
+    assert left[0] == left[1] < 100
+    assert f"{left[0]:3} of 100" in lines[1]
     assert lines[1].endswith("retired")
-    assert "epsilon 1" in lines[2]
+    assert budget.status()[1].standard_query in lines[2]
     assert text.budget_table([]).startswith("There are no budgets yet.")
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from hush import Relation
+from hush import Relation, Unit
 from hush.accounting import (
     LaplaceEvent,
 )
@@ -62,8 +65,60 @@ def test_blocks_need_a_relation_under_which_nobody_moves(opened: Opened) -> None
         data.add_block("a")
 
 
+@pytest.mark.parametrize(
+    ("unit", "blocks"),
+    [
+        ("patient", ["2026-09", "2026-10"]),
+        ("patient", ["north", "south"]),
+        ("patient-month", ["north", "south"]),
+        ("patient-month", ["2026-09-01", "2026-09-02"]),
+        ("patient-week", ["2026-09", "2026-10"]),
+        ("patient-quarter", ["2026-09", "2026-10"]),
+        ("patient-year", ["2026-09"]),
+        ("patient-month", ["2026-09", "north"]),
+        (Unit.user_window(timedelta(days=10)), ["2026"]),
+    ],
+)
+def test_blocks_that_share_units_are_refused(opened: Opened, unit: Any, blocks: list[str]) -> None:
+    """Twelve answers of epsilon 1 about twelve months of one patient were stated as epsilon <= 1 per user."""
+    with pytest.raises(InvalidArgument, match="blocks=.*: expected parts that divide the privacy unit"):
+        opened().budget("visits", epsilon=1, delta=1e-6, unit=unit, blocks=blocks)
+
+
+@pytest.mark.parametrize(
+    ("unit", "block"), [("patient-month", "north"), ("patient-month", "2026-10-03"), ("patient-day", "autumn")]
+)
+def test_no_block_that_shares_units_can_be_added(opened: Opened, unit: str, block: str) -> None:
+    data = opened().budget("visits", epsilon=1, delta=1e-6, unit=unit, blocks=["2026-09"])
+    with pytest.raises(InvalidArgument, match="parts that divide the privacy unit"):
+        data.add_block(block)
+
+
+def test_a_ledger_of_an_older_version_states_what_its_blocks_protect(opened: Opened, tmp_path: Path) -> None:
+    months = [f"2026-{month:02}" for month in range(1, 13)]
+    ledger = opened()
+    with mock.patch("hush.ledger.accounts.blocks.divide_units", return_value=True):  # as it was
+        data = ledger.budget("visits", epsilon=1, delta=1e-6, unit="patient", blocks=months)
+        for month in months:
+            data.at(month).charge(LaplaceEvent(1.0), purpose=month)
+    guarantee = data.guarantee()
+    assert guarantee.epsilon >= 12
+    assert guarantee.epsilon == pytest.approx(12)
+    assert guarantee.delta == pytest.approx(12e-6)
+    assert "each unit's rows are all in one block" not in guarantee.assumptions
+    for charge in (data.at("2026-01"), data):
+        with pytest.raises(InvalidArgument, match="parts that divide the privacy unit"):
+            charge.charge(LaplaceEvent(1e4), purpose="one more")
+        with pytest.raises(InvalidArgument, match="parts that divide the privacy unit"):
+            charge.plan([LaplaceEvent(1e4)], delta=1e-9, purpose="one more")
+    data.retire("2026-01")  # they can still be closed
+    assert ledger.verify().ok
+    ledger.export(tmp_path / "report.html")
+    assert "12 blocks that share units" in str(guarantee)
+
+
 def test_a_key_is_for_its_own_blocks(opened: Opened) -> None:
-    data = opened().budget("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, unit="row", blocks=["a", "b"])
     data.at("a").charge(LaplaceEvent(1.0), purpose="x", request="k")
     with pytest.raises(InvalidArgument, match="used for another"):
         data.at("b").charge(LaplaceEvent(1.0), purpose="x", request="k")
@@ -73,7 +128,7 @@ def test_a_key_is_for_its_own_blocks(opened: Opened) -> None:
 
 
 def test_a_question_about_more_blocks_is_another_one(opened: Opened) -> None:
-    data = opened().budget("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, unit="row", blocks=["a"])
     asked = Charge(event=LaplaceEvent(1.0), purpose="x", question="q", sealed=True)
     data.reserve(asked)
     data.add_block("b")
@@ -82,7 +137,7 @@ def test_a_question_about_more_blocks_is_another_one(opened: Opened) -> None:
 
 
 def test_what_looks_at_other_blocks_than_it_pays_for_is_refused(opened: Opened) -> None:
-    data = opened().budget("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, unit="row", blocks=["a", "b"])
     for parts in ((), ("a",), ("b",)):
         with pytest.raises(InvalidArgument, match="^budget="):
             data.reserve(Charge(event=LaplaceEvent(1.0), purpose="x", parts=parts))

@@ -33,7 +33,7 @@ def test_a_refusal_says_what_fits_and_charges_nothing(opened: Opened) -> None:
     data = patients(opened())
     data.charge(LaplaceEvent(1.0), purpose=FLU)
     with pytest.raises(
-        OverBudget, match=r"asked for epsilon = 2.5, spent 1 .*left 2\..*largest charge that fits"
+        OverBudget, match=r"asked for epsilon = 2.5; so far epsilon = 1, and \d+ of 100 .*largest charge that fits"
     ) as refused:
         data.charge(LaplaceEvent(0.4), purpose=FLU)
     assert isinstance(refused.value, BudgetExceeded)

@@ -54,7 +54,7 @@ def test_a_plan_of_which_something_was_run_is_not_voided(opened: Opened) -> None
 
 
 def test_parts_of_a_plan_are_from_the_blocks_that_it_has_paid_for(opened: Opened) -> None:
-    data = opened().budget("v", epsilon=3, delta=1e-6, claims_delta=1e-6, unit="patient-month", blocks=["a"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, claims_delta=1e-6, unit="row", blocks=["a"])
     plan = data.plan([LaplaceEvent(1.0)], delta=1e-6, purpose="all there is")
     data.add_block("b")
     plan.reserve(Charge(event=LaplaceEvent(1.0), purpose="a part")).commit()

@@ -46,7 +46,6 @@ def test_it_says_everything(ledger: Ledger, tmp_path: Path) -> None:
     result = ledger.verify()
     for text in (
         "Guarantee: patients",
-        "patient-month",
         "Laplace noise, scale 10 times the sensitivity",
         "5 times: Gaussian noise, multiplier 30",
         "a mechanism with epsilon 0.2 and delta 1e-08",
@@ -88,7 +87,7 @@ def test_what_composes_is_in_the_table(ledger: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_text(tmp_path: Path, text: str) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.budget(text, epsilon=2, delta=1e-6, unit="patient", blocks=[text], fingerprint=text)
+    data = ledger.budget(text, epsilon=2, delta=1e-6, unit="row", blocks=[text], fingerprint=text)
     data.charge(LaplaceEvent(4.0), purpose=text)
     page = check(page_of(ledger, tmp_path))
     assert page.text.count(" ".join(text.split())) >= 4

@@ -86,7 +86,7 @@ def test_whoever_may_not_is_found(tmp_path: Path) -> None:
 
 def planned(ledger: Ledger) -> LedgerBudget:
     """Make a plan of two counts and a mean, and run one of each: its rows are 2, 3 to 4 and 5 to 6."""
-    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="patient", blocks=["a", "b"])
+    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="row", blocks=["a", "b"])
     plan = data.plan([LaplaceEvent(4.0), LaplaceEvent(4.0), GaussianEvent(9.0)], delta=1e-8, purpose="a plan")
     for event in (LaplaceEvent(4.0), GaussianEvent(9.0)):
         plan.reserve(Charge(event=event, purpose="a part")).commit(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,13 @@ from hush.ledger import LedgerDamaged, LedgerUnavailable, NotAllowed, OverBudget
 
 
 def over(**changes: float) -> OverBudget:
-    figures = {"asked": 2.5, "spent": 1.0, "left": 2.0, "used": 0.33, "largest_epsilon": 2.0, "least_noise": 4.0}
+    figures: dict[str, Any] = {"asked": 2.5, "spent": 1.0, "left": 67, "largest_epsilon": 2.0, "least_noise": 4.0}
     return OverBudget("patients", **{**figures, **changes})
 
 
 def test_it_says_what_was_asked_what_is_left_and_what_fits() -> None:
     message = str(over())
-    assert "asked for epsilon = 2.5, spent 1 (33% of the budget), left 2" in message
+    assert "asked for epsilon = 2.5; so far epsilon = 1, and 67 of 100 standard queries are left" in message
     assert "largest charge that fits is epsilon = 2, or a Gaussian noise multiplier of at least 4" in message
 
 

@@ -29,7 +29,7 @@ class Team:
     def __init__(self, url: str) -> None:
         self.url, self.ledger = url, Ledger(url)
         self.data = patients(self.ledger)
-        self.blocks = self.ledger.budget("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+        self.blocks = self.ledger.budget("visits", epsilon=1, delta=1e-6, unit="row", blocks=["a", "b"])
         mark = sa.make_url(url).database or ""
         self.names = {short: f"{short}_{mark}" for short in ("ann", "bob", "aud", "olga")}
         roles = {"ann": Role.ANALYST, "bob": Role.ANALYST, "aud": Role.AUDITOR, "olga": Role.OWNER}

@@ -150,7 +150,7 @@ def test_a_block_closes_the_ledger(path: Path) -> None:
 
 
 def test_a_clock_that_goes_backwards(file: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = file.budget("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a"])
+    data = file.budget("visits", epsilon=1, delta=1e-6, unit="row", blocks=["a"])
     data.add_block("b", expires=datetime.now(UTC) + timedelta(hours=1))
     data.at("b").charge(LaplaceEvent(100.0), purpose="in time")
     now = time.time_ns()

@@ -200,15 +200,14 @@ def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
 def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
     limits, request = RequestedLimits(), PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
-    question = people(path)._question("SELECT 1", limits, 0.1, request, fresh=False)
-    assert people(path)._question("SELECT 1", limits, 0.1, request, fresh=False) == question
+    question = people(path)._question("SELECT 1", limits, 0.1, request)
+    assert people(path)._question("SELECT 1", limits, 0.1, request) == question
     others = [
-        people(path)._question("SELECT 2", limits, 0.1, request, fresh=False),
-        people(path)._question("SELECT 1", RequestedLimits(rows_per_unit=2), 0.1, request, fresh=False),
-        people(path)._question("SELECT 1", RequestedLimits(groups_per_unit=2), 0.1, request, fresh=False),
-        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, 0.1, request, fresh=False),
-        people(path)._question("SELECT 1", limits, 0.1, request, fresh=True),
-        people(path)._question("SELECT 1", limits, 0.2, request, fresh=False),
+        people(path)._question("SELECT 2", limits, 0.1, request),
+        people(path)._question("SELECT 1", RequestedLimits(rows_per_unit=2), 0.1, request),
+        people(path)._question("SELECT 1", RequestedLimits(groups_per_unit=2), 0.1, request),
+        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, 0.1, request),
+        people(path)._question("SELECT 1", limits, 0.2, request),
     ]
     changes = {
         "epsilon": 2.0,
@@ -221,7 +220,7 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     }
     assert changes.keys() == {field.name for field in fields(PriceRequest)}
     for name, value in changes.items():
-        others.append(people(path)._question("SELECT 1", limits, 0.1, replace(request, **{name: value}), fresh=False))
+        others.append(people(path)._question("SELECT 1", limits, 0.1, replace(request, **{name: value})))
     assert len({question, *others}) == 1 + len(others)
 
 
@@ -236,8 +235,8 @@ def test_a_replay_is_marked(tmp_path: Path) -> None:
     text = "SELECT COUNT(*) AS n FROM people"
     first = people.sql(text, epsilon=1.0, budget=budget)
     again = people.sql(text, epsilon=1.0, budget=budget)
-    fresh = people.sql(text, epsilon=1.0, budget=budget, fresh=True)
-    assert [answer.replayed for answer in (first, again, fresh)] == [False, True, False]
+    paid_again = people.sql(text, epsilon=1.0, budget=budget, new_data=True)
+    assert [answer.replayed for answer in (first, again, paid_again)] == [False, True, False]
     assert first.answered is not None
     assert again.answered == first.answered
     assert (again.rows, budget.spent) == (first.rows, 2.0)

@@ -41,8 +41,12 @@ def test_several_parts_are_joined_by_or() -> None:
     assert rows_in(condition) == [1, 4]
 
 
+def rows_as_units() -> PrivateTable:
+    return PrivateTable(columns=COLUMNS, unit="row", row_id=("rowid", "BIGINT"))
+
+
 def test_parts_by_text_quote_their_values() -> None:
-    assert parts_condition("region", ["it's", "b"], visits()) == "\"region\" IN ('it''s', 'b')"
+    assert parts_condition("region", ["it's", "b"], rows_as_units()) == "\"region\" IN ('it''s', 'b')"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +64,16 @@ def test_dates_without_a_window_are_refused(column: str) -> None:
         parts_condition(column, ["2026"], visits())
 
 
+@pytest.mark.parametrize("table", [visits(), visits(time="day", window="month")])
+def test_texts_that_a_unit_can_have_several_of_are_refused(table: PrivateTable) -> None:
+    with pytest.raises(Unsupported, match="parts by region: a unit could be in several of them"):
+        parts_condition("region", ["north"], table)
+
+
+def test_a_row_is_in_one_period() -> None:
+    assert rows_in(parts_condition("day", ["2025", "2026-02"], rows_as_units())) == [1, 4]
+
+
 @pytest.mark.parametrize("part", ["26", "2026-13", "2026-02-30", "2026-1", "north", "9999", "9999-12", "9999-12-31"])
 def test_periods_that_do_not_exist_are_refused(part: str) -> None:
     with pytest.raises(InvalidArgument, match="^parts="):
@@ -71,7 +85,7 @@ def test_periods_that_do_not_exist_are_refused(part: str) -> None:
 )
 def test_columns_and_parts_that_are_refused(column: str, parts: Any) -> None:
     with pytest.raises(HushError):
-        parts_condition(column, parts, visits())
+        parts_condition(column, parts, rows_as_units())
 
 
 @pytest.fixture

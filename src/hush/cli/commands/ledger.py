@@ -191,7 +191,8 @@ def _charge(options: argparse.Namespace) -> None:
     budget, event = _priced_event(options)
     row = budget.charge(event, purpose=options.purpose, request=options.request)
     content = {"id": row.id, "hash": row.hash, "spent": budget.spent, "left": budget.left}
-    _print(options, content, lambda: f"Charged: row {row.id}.\n{text.budget_table([budget])}")
+    receipt = budget.receipt(row, budget.cap.alone(event, row.cost), budget.cap.delta)
+    _print(options, content, lambda: str(receipt))
 
 
 def _pending(options: argparse.Namespace) -> None:
@@ -223,7 +224,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,
-        "epsilon": budget.cap.spent_epsilon(row.cost),
+        "epsilon": budget.cap.alone(reservation.event, row.cost),
         "active_seconds_ago": reservation.held_for(),
     }
 

@@ -10,11 +10,17 @@ from hush.cli.json_values import plain
 from hush.cli.terminal import bar, table
 
 if TYPE_CHECKING:
-    from hush.ledger import ChargePrice, Figure, LedgerBudget, Recomputed, Status, Verification
+    from hush.ledger import ChargePrice, Entry, Figure, LedgerBudget, Recomputed, Status, Verification
 
 _BAR_WIDTH = 20
 _LAST_CHARGES = 10
+_FEW_LEFT = 10  # standard queries, when larger releases without a delta may still fit
 _SETTLED = ("committed", "voided")
+_EXPLAINED = (
+    "  left: how many standard queries still fit, of the 100 that the whole budget pays for.\n"
+    "  epsilon so far: what everything that was charged reveals together, as the budget proves it. It rises quickly\n"
+    "  at first and slowly later. `hush ledger price` says whether another release fits."
+)
 
 
 def status(budget: LedgerBudget) -> dict[str, Any]:
@@ -33,7 +39,7 @@ def status(budget: LedgerBudget) -> dict[str, Any]:
                 "block": item.block,
                 "spent": plain(item.epsilon),
                 "left": item.left,
-                "used": item.used,
+                "standard_query": item.standard_query,
                 "retired": item.retired,
             }
             for item in budget.status()
@@ -52,11 +58,8 @@ def budget_table(budgets: list[LedgerBudget]) -> str:
     rows = [row for budget in budgets for row in _rows(budget)]
     if not rows:
         return "There are no budgets yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
-    header = ["budget", "used", "epsilon", "of", "delta", "unit", "still fits"]
-    return (
-        table(header, rows)
-        + "\n\n  used: the share of the budget that is spent. epsilon: all releases so far, composed."
-    )
+    header = ["budget", "left", "epsilon so far", "of", "delta", "unit", "standard query"]
+    return f"{table(header, rows)}\n\n{_EXPLAINED}"
 
 
 def _rows(budget: LedgerBudget) -> list[list[str]]:
@@ -64,9 +67,9 @@ def _rows(budget: LedgerBudget) -> list[list[str]]:
     cap, rows = budget.cap, []
     for item in budget.status():
         name = _printable(budget.name) + (f" {_printable(item.block)}" if item.block else "")
-        used = f"{bar(item.used, _BAR_WIDTH).ljust(_BAR_WIDTH, '·')} {100 * item.used:5.1f} %"
+        left = f"{bar(item.left / 100, _BAR_WIDTH).ljust(_BAR_WIDTH, '·')} {item.left:3} of 100"
         numbers = [f"{item.epsilon:.4g}", f"{cap.epsilon:.4g}", f"{cap.delta:.3g}"]
-        rows.append([name, used, *numbers, _unit(budget), _fits(item)])
+        rows.append([name, left, *numbers, _unit(budget), _last_column(item)])
     return rows
 
 
@@ -76,14 +79,12 @@ def _unit(budget: LedgerBudget) -> str:
     return kind if name == kind else f"{name} ({kind})"
 
 
-def _fits(item: Status) -> str:
-    """Say what still fits into a block."""
+def _last_column(item: Status) -> str:
+    """Say what a standard query is, or what fits where none is left."""
     if item.retired:
         return "retired"
-    epsilon, noise = item.cap.largest_epsilon(item.cost), item.cap.least_noise(item.cost)
-    if not epsilon:
-        return "nothing"
-    return f"epsilon {epsilon:.3g}" + (f", or Gaussian noise from {noise:.3g}" if noise < math.inf else "")
+    largest = 0.0 if item.left >= _FEW_LEFT else item.cap.largest_epsilon(item.cost)
+    return f"{item.standard_query}{f'; epsilon {largest:.3g} still fits, with Laplace noise' if largest else ''}"
 
 
 def budget_page(budget: LedgerBudget) -> str:
@@ -92,7 +93,8 @@ def budget_page(budget: LedgerBudget) -> str:
     charges = [row for row in entries if row.event is not None and row.charge is None]
     # A reservation that was settled has a later row, which says how.
     settled = {row.charge: row.kind for row in entries if row.charge is not None and row.kind in _SETTLED}
-    parts = [budget_table([budget]), f"\n{budget.guarantee()}"]
+    parts = [*(["For tests: NOT PRIVATE.\n"] if budget.for_tests else []), budget_table([budget])]
+    parts.append(f"\nThe promise: {budget.guarantee()}")
     num_pending = len(budget.pending())
     if num_pending:
         parts.append(f"\nPending, and counted as spent: {num_pending}. See: hush ledger pending")
@@ -103,7 +105,7 @@ def budget_page(budget: LedgerBudget) -> str:
                 written_time(row.time),
                 _printable(row.author),
                 settled.get(row.id, row.kind),
-                f"{budget.cap.spent_epsilon(row.cost):.3g}",
+                _alone(budget, row),
                 _printable(row.purpose),
             ]
             for row in charges[-_LAST_CHARGES:]
@@ -111,6 +113,13 @@ def budget_page(budget: LedgerBudget) -> str:
         title = f"The last {len(rows)} of {len(charges)} charges" if len(charges) > _LAST_CHARGES else "All charges"
         parts.append(f"\n{title}\n\n" + table(["row", "time", "author", "status", "alone", "purpose"], rows))
     return "\n".join(parts)
+
+
+def _alone(budget: LedgerBudget, row: Entry) -> str:
+    """Return the epsilon of a charge on its own."""
+    from hush.accounting import Event
+
+    return f"{budget.cap.alone(Event.from_json(row.event or ''), row.cost):.3g}"
 
 
 def price(charge: ChargePrice, budget: LedgerBudget) -> str:

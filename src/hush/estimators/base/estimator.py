@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from hush.accounting import Event, events
 from hush.accounting.budget import Charge
+from hush.accounting.receipts import check_budget, receipt_of
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.estimators.base.labels import check_classes, label_column, numeric_labels, redact_cells, to_class_indices
 from hush.guarantee import Guarantee, Relation, Unit
@@ -100,8 +101,7 @@ class SharesBudget:
 
 def check_budget_and_source(budget: Any, source: Any) -> None:
     """Check the types of ``budget`` and ``source``."""
-    if not (budget is None or callable(getattr(budget, "reserve", None))):
-        raise InvalidArgument("budget", budget, "a budget", "Pass hush.Ledger(...).budget(...), for example")
+    check_budget(budget)
     if source is not None:
         check_instance("source", source, RandomSource, "It is for tests. Omit it for cryptographic randomness")
 
@@ -148,7 +148,9 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
         guarantee, qualified = self._guarantee_and_event(event, assumptions, spent)
         if self.budget is not None:
             purpose = f"{self._private_step} {type(self).__name__}"
-            self.budget.reserve(Charge(event=qualified, purpose=purpose, delta=guarantee.delta or None)).commit()
+            reservation = self.budget.reserve(Charge(event=qualified, purpose=purpose, delta=guarantee.delta or None))
+            reservation.commit()
+            self.receipt_ = receipt_of(reservation, guarantee)
         self.guarantee_, self.event_ = guarantee, qualified
         return source_or_default(self.source)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,10 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import QualifiedEvent
+from hush.accounting.receipts import receipt_of
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
 from hush.numerics import quiet_numpy
-from hush.randomness import RandomSource
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -92,9 +94,12 @@ class _NetworkEstimator(PrivateEstimator):
         )
         event = private.plan.event()
         assert isinstance(event, QualifiedEvent)
+        event = replace(event, assumptions=(*event.assumptions, *assumptions_of(source_or_default(self.source))))
         if self.budget is not None:
             charge = Charge(event=event, purpose=f"fit {type(self).__name__}", delta=float(self.delta))
-            self.budget.reserve(charge).commit()
+            reservation = self.budget.reserve(charge)
+            reservation.commit()
+            self.receipt_ = receipt_of(reservation, private.plan.guarantee())
         module.train()
         for x, y in private.loader:
             private.step(self._loss(private.model(x), y))

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hush.accounting import ComposedEvent, Event, PldAccountant, RdpAccountant, events
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import ParallelByIndexEvent, plain_event
+from hush.accounting.receipts import receipt_of
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.estimators.base.estimator import PrivateEstimator, SharesBudget, check_budget_and_source
 from hush.estimators.linear.sums import truncate
@@ -253,13 +254,15 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         if not epsilon < math.inf:
             raise InvalidArgument("delta", self.delta, "at least the sum of the deltas of all fits")
         qualified = events.QualifiedEvent(event, RELATION, UNIT, stated)
-        if self.budget is not None:
-            charge = Charge(event=qualified, purpose="PrivateGridSearch", delta=float(self.delta) or None)
-            self.budget.reserve(charge).commit()
-        self.event_ = qualified
-        self.guarantee_ = Guarantee(
+        guarantee = Guarantee(
             epsilon=epsilon, delta=float(self.delta), method="private model selection", assumptions=stated
         )
+        if self.budget is not None:
+            charge = Charge(event=qualified, purpose="PrivateGridSearch", delta=float(self.delta) or None)
+            reservation = self.budget.reserve(charge)
+            reservation.commit()
+            self.receipt_ = receipt_of(reservation, guarantee)
+        self.event_, self.guarantee_ = qualified, guarantee
 
     @_available("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:

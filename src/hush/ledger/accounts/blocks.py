@@ -1,13 +1,16 @@
 """Blocks of a budget, and analysts' shares of their budgets.
 
 A block is a disjoint part of the data, such as a month, with a budget of its own. Each unit's rows are in one block, so
-the blocks compose in parallel.
+the blocks compose in parallel. That is so where each row is a unit, and where the blocks are periods and the unit is a
+person within a window that no end of a period cuts. All other blocks are refused: a person with rows in twelve of them
+would be protected by the sum of twelve budgets, and not by one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,9 +18,17 @@ import sqlalchemy as sa
 
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument, Unsupported, check_instance
-from hush.guarantee import Relation
+from hush.guarantee import CalendarWindow, Guarantee, Relation, Unit
 from hush.ledger.accounts.people import Role
 from hush.ledger.storage import schema as schema
+from hush.numerics import round_up
+
+_PERIOD = re.compile(r"\d{4}(-\d{2}){0,2}")
+_WINDOWS_WITHIN = {
+    4: ("hour", "day", "month", "quarter", "year"),
+    7: ("hour", "day", "month"),
+    10: ("hour", "day"),
+}  # by the length of the period's name: 2026, 2026-11, 2026-11-15
 
 
 def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
@@ -27,12 +38,61 @@ def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
     refuse_nested(blocks)
     if cap.relation is Relation.REPLACE:
         raise Unsupported("blocks under the relation 'replace': a replaced unit may move from one block to another")
+    if not divide_units(blocks, cap.unit):
+        raise _shared_units(blocks, cap.unit)
     return [check_block(name) for name in blocks]
+
+
+def divide_units(blocks: Sequence[str], unit: Unit) -> bool:
+    """Return whether no unit can have rows in two of the blocks.
+
+    >>> divide_units(["2026-10", "2026-11"], Unit.user()), divide_units(["north", "south"], Unit.example())
+    (False, True)
+    >>> divide_units(["2026-10", "2026-11"], Unit.user_calendar(CalendarWindow.MONTH))
+    True
+    """
+    return unit == Unit.example() or all(
+        _PERIOD.fullmatch(name) and unit in map(Unit.user_calendar, map(CalendarWindow, _WINDOWS_WITHIN[len(name)]))
+        for name in blocks
+    )
+
+
+def _shared_units(blocks: Sequence[str], unit: Unit) -> InvalidArgument:
+    """Return the refusal of blocks in which a unit can have rows several times."""
+    return InvalidArgument(
+        "blocks",
+        ", ".join(map(str, blocks)),
+        "parts that divide the privacy unit",
+        f"A {unit} can have rows in several of these, and would then be charged in each of them",
+        "Use months such as 2026-11 for unit=patient-month, any names for unit=row, or a budget without blocks",
+    )
+
+
+def check_charged(blocks: Sequence[str], unit: Unit) -> None:
+    """Refuse to charge blocks of an older version that do not divide the unit."""
+    if not divide_units(blocks, unit):
+        raise _shared_units(blocks, unit)
+
+
+def guarantee_in_blocks(guarantee: Guarantee, blocks: Sequence[str]) -> Guarantee:
+    """Return the guarantee of a budget in blocks, from that of one block.
+
+    Blocks that an older version created may not divide the unit. Then a unit may be charged in each of them.
+    """
+    if divide_units(blocks, guarantee.unit):
+        return replace(guarantee, assumptions=(*guarantee.assumptions, "each unit's rows are all in one block"))
+    num_blocks = len(blocks)
+    epsilon, delta = round_up(guarantee.epsilon * num_blocks), round_up(guarantee.delta * num_blocks)
+    if not delta < 1:
+        raise Unsupported("blocks that do not divide the unit, whose deltas add up to 1", "They protect nothing")
+    return replace(
+        guarantee, epsilon=epsilon, delta=delta, method=f"{guarantee.method}; {num_blocks} blocks that share units"
+    )
 
 
 def refuse_nested(blocks: Sequence[str]) -> None:
     """Refuse time periods that overlap: a row in both would have two budgets."""
-    periods = [name for name in map(str, blocks) if re.fullmatch(r"\d{4}(-\d{2}){0,2}", name)]
+    periods = [name for name in map(str, blocks) if _PERIOD.fullmatch(name)]
     for name in periods:
         if any(other.startswith(f"{name}-") for other in periods):
             raise InvalidArgument("blocks", name, "blocks that do not overlap", "This one contains another")

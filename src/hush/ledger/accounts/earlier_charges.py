@@ -3,6 +3,9 @@
 A charge may name a question, whose stored answer can be returned again at no cost, and a request, an idempotency key
 that is charged once. A run that is resumed finds its own reservation by its request.
 
+An answer is returned again only if it was computed from the same data: the rows hold what identified them. Old rows do
+not, so their answers count as those of other data.
+
 Events are compared without the assumptions that qualify them. Those are sentences for people, which a later version of
 hush may word differently; the cost follows from the rest of the event.
 """
@@ -12,9 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hush.accounting.budget import Charge
+from hush.accounting.budget import Charge, Repeat
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.people import Role
 from hush.ledger.accounts.reservation import Reserved
@@ -36,7 +40,7 @@ def hashed_question(budget: LedgerBudget, charge: Charge) -> str | None:
 
 def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None:
     """Return an earlier reservation of the same question or request, with its answer if there is one."""
-    question = hashed_question(budget, charge)
+    question = None if charge.repeat is Repeat.CHARGED else hashed_question(budget, charge)
     for condition in (
         None if charge.request is None else schema.entries.c.request == charge.request,
         None if question is None else schema.entries.c.question == question,
@@ -83,8 +87,9 @@ def _terms(content: Any) -> Any:
 
 
 def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> Reserved | None:
-    """Return the first reservation among the rows that the charge may continue with, or whose answer it may have."""
-    for row in rows:
+    """Return the last reservation among the rows that the charge may continue with, or whose answer it may have."""
+    others = []  # of the same question, about other data
+    for row in reversed(rows):
         if row.kind != EntryKind.RESERVED:
             continue
         requested = row.request is not None and row.request == charge.request
@@ -93,8 +98,14 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
         elif not same_event(row.event, charge.event.to_json()):
             continue  # the same question, with different noise
         settled = budget.store.lasting_rows(schema.entries.c.charge == row.id)
+        can_continue = not settled and json.loads(row.details)["sealed"] and charge.sealed
+        can_continue = can_continue and row.author == budget.person.name
+        has_answer = bool(settled) and settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None
+        if (can_continue or has_answer) and stored_data(row) != charge.data:
+            others.append(row)
+            continue
         if not settled:
-            if json.loads(row.details)["sealed"] and charge.sealed and row.author == budget.person.name:
+            if can_continue:
                 return Reserved(budget, row)
             if requested and charge.resumes:
                 return _resumed(budget, row)
@@ -105,11 +116,55 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
                     "a request that is not pending",
                     "Settle it first: see `hush ledger pending`",
                 )
-        elif settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None:
+        elif has_answer:
             return Reserved(budget, row, settled[0].answer)
         elif requested:
             raise InvalidArgument("request", charge.request, "a new key", f"This request was {settled[0].kind}")
+    if others and charge.repeat is Repeat.REFUSED_ON_OTHER_DATA:
+        raise _other_data(others[0], charge)
     return None
+
+
+def stored_details(charge: Charge) -> dict[str, Any]:
+    """Return what a row stores about a charge, besides its event, purpose and keys."""
+    details: dict[str, Any] = {"sealed": charge.sealed}
+    if charge.data:
+        details["data"] = charge.data
+    if charge.folder:
+        details["folder"] = charge.folder
+    if charge.repeat is Repeat.CHARGED:
+        details["asked_again"] = True
+    return details
+
+
+def stored_data(row: Entry) -> str:
+    """Return what identified the data of a row's release; empty if the row does not say."""
+    return str(json.loads(row.details).get("data", ""))
+
+
+def _other_data(row: Entry, charge: Charge) -> InvalidArgument:
+    """Return the refusal of a question that was asked before, about other data."""
+    asked = f"{datetime.fromtimestamp(row.time / 1e6, UTC):%Y-%m-%d %H:%M} UTC"
+    before = _described(stored_data(row)) or "the ledger does not say which data it read"
+    return InvalidArgument(
+        "data",
+        "other data",
+        f"the data that the question read when it was asked before, at {asked}",
+        f"Then: {before}",
+        f"Now: {_described(charge.data)}",
+        "The earlier answer may be wrong for these data. To ask and pay again, pass --new-data (new_data=True)",
+    )
+
+
+def _described(data: str) -> str:
+    """Say where data are, and when they were changed. What identifies them are versions, of no use to people."""
+    try:
+        tables = json.loads(data).values()
+        return "; ".join(
+            f"{table['where']}{', changed ' + table['changed'] if 'changed' in table else ''}" for table in tables
+        )
+    except (ValueError, AttributeError, KeyError, TypeError):  # a caller's own text
+        return data
 
 
 def _resumed(budget: LedgerBudget, row: Entry) -> Reserved:

@@ -18,11 +18,26 @@ import sqlalchemy as sa
 
 from hush.accounting import Event, events
 from hush.accounting.budget import Cap, Charge, Cost
+from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
-from hush.ledger.accounts.blocks import check_block, microseconds, open_block, refuse_nested, set_share
-from hush.ledger.accounts.earlier_charges import earlier_reservation, hashed_question, refuse_other_charge
+from hush.ledger.accounts.blocks import (
+    check_block,
+    check_charged,
+    guarantee_in_blocks,
+    microseconds,
+    open_block,
+    refuse_nested,
+    set_share,
+)
+from hush.ledger.accounts.earlier_charges import (
+    earlier_reservation,
+    hashed_question,
+    refuse_other_charge,
+    stored_details,
+)
 from hush.ledger.accounts.people import Person, Role
+from hush.ledger.accounts.refusals import checked_purpose, refuse_plan_keys, refuse_predictable
 from hush.ledger.accounts.reservation import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
@@ -31,6 +46,7 @@ from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import LedgerDamaged, OverBudget
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Store
+from hush.randomness import TEST_RANDOMNESS
 
 if TYPE_CHECKING:
     from hush.sql import QueryAnswer, Table
@@ -44,11 +60,14 @@ class LedgerBudget:
 
     Guarantee:
         All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen in view
-        of earlier answers (fully adaptive composition). With blocks, this holds for each block.
+        of earlier answers (fully adaptive composition). With blocks, this holds for each block, and so for each unit,
+        since no unit is in two blocks.
 
     Assumes:
         Every release from the data is charged here (the caller's duty). Events describe what is run (the duty of the
-        code that charges; tested for hush's own). With blocks, each unit's rows are in one block (the caller's duty).
+        code that charges; tested for hush's own). With blocks, each unit's rows are in one block (checked here: rows as
+        units, or windows that no block cuts; queries read the rows of the charged blocks only). Releases that are not
+        queries read the rows of these blocks and no others (the caller's duty).
 
     References:
         `hush.accounting.budget.Cap`.
@@ -60,7 +79,7 @@ class LedgerBudget:
     >>> from hush import statistics
     >>> answer = statistics.count([1, 2, 3], units=["ann", "ann", "bob"], epsilon=0.5, budget=people)
     >>> people.spent, people.left
-    (0.5, 1.5)
+    (0.5, ...)
     """
 
     def __init__(
@@ -72,6 +91,7 @@ class LedgerBudget:
         *,
         unit_name: str,
         in_blocks: bool,
+        for_tests: bool = False,
         blocks: tuple[str, ...] | None = None,
         table: Table | None = None,
         block_column: str | None = None,
@@ -79,7 +99,9 @@ class LedgerBudget:
         """Wrap what the ledger stores.
 
         ``unit_name`` is what the owner calls the unit. ``blocks`` restricts the budget to some of its blocks.
+        ``for_tests`` says whether it is one of a `TestLedger`.
         """
+        self.for_tests = for_tests
         self.store, self.person, self.name, self.cap, self.unit_name = store, person, name, cap, unit_name
         self._in_blocks, self._blocks, self._table, self._block_column = in_blocks, blocks, table, block_column
 
@@ -92,7 +114,7 @@ class LedgerBudget:
         reservation that was not settled is continued.
         """
         check_instance("charge", charge, Charge)
-        _refuse_plan_keys(charge.request)
+        refuse_plan_keys(charge.request)
         self.refuse_other_parts(charge, self.block_list())
         question = hashed_question(self, charge)
         before = earlier_reservation(self, charge)
@@ -101,7 +123,7 @@ class LedgerBudget:
         try:
             return Reserved(
                 self,
-                self._append_charge(EntryKind.RESERVED, charge, question=question, details={"sealed": charge.sealed}),
+                self._append_charge(EntryKind.RESERVED, charge, question=question, details=stored_details(charge)),
             )
         except AlreadyThere:
             earlier = earlier_reservation(self, charge)
@@ -129,7 +151,7 @@ class LedgerBudget:
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""
         charge = Charge(event=event, purpose=purpose, request=request)
-        _refuse_plan_keys(request)
+        refuse_plan_keys(request)
         try:
             return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
@@ -195,20 +217,44 @@ class LedgerBudget:
 
     @property
     def spent(self) -> float:
-        """The epsilon that is spent or reserved; with blocks, the largest."""
+        """The epsilon of everything that was charged so far, as the budget proves it; with blocks, the largest."""
         return max((status.epsilon for status in self.status()), default=0.0)
 
     @property
-    def left(self) -> float:
-        """The epsilon that is left under the cap; with blocks, the smallest."""
-        return min((status.left for status in self.status()), default=self.cap.epsilon)
+    def left(self) -> int:
+        """How many standard queries are left, of the 100 that the budget pays for; with blocks, the smallest number.
+
+        `Status.standard_query` says what a standard query is.
+        """
+        return min(status.left for status in self.status())
+
+    def state(self) -> str:
+        """Return what is spent and what is left, in words."""
+        return self.receipt(Entry(kind=""), 0.0, 0.0).state
+
+    def receipt(self, row: Entry, epsilon: float, delta: float) -> Receipt:
+        """Return what a row has charged, and what is left."""
+        statuses = self._charged_blocks()
+        return Receipt(
+            budget=self.name,
+            row=row.id,
+            hash=row.hash,
+            epsilon=epsilon,
+            delta=delta,
+            so_far=max(status.epsilon for status in statuses),
+            cap=self.cap.epsilon,
+            left=min(status.left for status in statuses),
+            standard_query=statuses[0].standard_query,
+        )
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of all releases together, however the rest of the budget is spent."""
         stated = self.cap.guarantee()
+        if self.for_tests:
+            stated = replace(stated, assumptions=(*stated.assumptions, TEST_RANDOMNESS))
         if not self._in_blocks:
             return stated
-        return replace(stated, assumptions=(*stated.assumptions, "each unit's rows are all in one block"))
+        return guarantee_in_blocks(stated, [status.block for status in self._from(None).status()])
 
     def entries(self) -> list[Entry]:
         """Return the budget's rows."""
@@ -252,6 +298,7 @@ class LedgerBudget:
                 "name", name, "no name: the budget has no blocks", "Pass blocks=[...] when you create it"
             )
         refuse_nested([*(status.block for status in self._from(None).status()), check_block(name)])
+        check_charged([name], self.cap.unit)
         details = {"expires": None if expires is None else microseconds(expires)}
         row = self.row(EntryKind.BLOCK, None, Cost(), block=json.dumps([name]), details=json.dumps(details))
         try:
@@ -293,6 +340,7 @@ class LedgerBudget:
             self.cap,
             unit_name=self.unit_name,
             in_blocks=self._in_blocks,
+            for_tests=self.for_tests,
             blocks=blocks,
             table=self._table,
             block_column=self._block_column,
@@ -320,7 +368,7 @@ class LedgerBudget:
             **asdict(cost),
         }
         if charge is not None:
-            values.update(event=charge.event.to_json(), purpose=_purpose(charge.purpose), request=charge.request)
+            values.update(event=charge.event.to_json(), purpose=checked_purpose(charge.purpose), request=charge.request)
         return Entry(**{**values, "kind": kind, "budget": self.name, "author": self.person.name, **more})
 
     def block_list(self) -> str:
@@ -341,7 +389,7 @@ class LedgerBudget:
             row = self.row(
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
-            self.person.require(Role.OWNER, Role.ANALYST)
+            self._check_charge(row)
             return self.store.append(row, check_asked_once)
         except (DoesNotFit, Unsupported):
             cost, delta = cheapest(self.cap, charge, self._charged_blocks())
@@ -350,11 +398,23 @@ class LedgerBudget:
 
     def append_row(self, row: Entry, cost: Cost) -> Entry:
         """Append a row that charges, or raise `OverBudget`."""
-        self.person.require(Role.OWNER, Role.ANALYST)
+        self._check_charge(row)
         try:
             return self.store.append(row, check_asked_once)
         except DoesNotFit:
             raise self._over_budget(row, cost) from None
+
+    def _check_charge(self, row: Entry) -> None:
+        """Refuse a charge by somebody who may not spend, of blocks that share units, or with predictable noise."""
+        self.person.require(Role.OWNER, Role.ANALYST)
+        if row.block:
+            check_charged(json.loads(row.block), self.cap.unit)
+        self.refuse_predictable(row.event)
+
+    def refuse_predictable(self, event: str | None) -> None:
+        """Refuse an event, as JSON, of a release whose noise is predictable, unless the budget is for tests."""
+        if not self.for_tests:
+            refuse_predictable(event)
 
     def _over_budget(self, row: Entry, cost: Cost) -> OverBudget:
         statuses = self.status()
@@ -364,8 +424,7 @@ class LedgerBudget:
             f"delta = {self.cap.delta:.3g} per {self.cap.unit})",
             asked=self.cap.alone(Event.from_json(row.event or ""), cost),
             spent=worst.epsilon,
-            used=worst.used,
-            left=worst.left,
+            left=min(status.left for status in statuses),
             largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in statuses),
             least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
         )
@@ -385,16 +444,3 @@ class LedgerBudget:
     def for_run(self, name: str) -> RunBudget:
         """Return this budget for one run. The run can be interrupted and resumed, and is charged once."""
         return RunBudget(self, name)
-
-
-def _purpose(text: str) -> str:
-    if not str(text).strip() or not text.isprintable() or len(text) > 500:
-        raise InvalidArgument("purpose", text, "a short printable text")
-    return text
-
-
-def _refuse_plan_keys(request: str | None) -> None:
-    if request is not None and request.startswith("plan "):
-        raise InvalidArgument(
-            "request", request, "a key that does not start with 'plan '", "Parts of plans use these keys"
-        )

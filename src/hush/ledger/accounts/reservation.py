@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from hush.accounting import Event
 from hush.accounting.budget import Cost
+from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.storage import schema as schema
@@ -50,13 +51,18 @@ class Reserved:
     ) -> None:
         """Wrap the reserving row. A part of a plan costs nothing of its own."""
         self._budget, self.row, self._answer, self._resumed = budget, row, answer, resumed
-        self._is_part = is_part
+        self._is_part, self._was_answered = is_part, answer is not None
         self._lease: Lease | None = None
 
     @property
     def id(self) -> int:
         """The row number of the reservation."""
         return self.row.id
+
+    @property
+    def event(self) -> Event:
+        """What was reserved."""
+        return Event.from_json(self.row.event or "")
 
     @property
     def answer(self) -> str | None:
@@ -89,6 +95,12 @@ class Reserved:
         with self._budget.store.reading() as connection:
             return idle_seconds(self._budget.store, connection, self.row.id)
 
+    def receipt(self, epsilon: float, delta: float) -> Receipt:
+        """Return what this charge has cost, and what is left. A release that was paid for before costs nothing."""
+        return self._budget.receipt(
+            self.row, *((0.0, 0.0) if self._was_answered or self._is_part else (epsilon, delta))
+        )
+
     def commit(self, event: Event | None = None, *, answer: str | None = None) -> str | None:
         """Record that the release happened.
 
@@ -98,6 +110,7 @@ class Reserved:
         """
         change = Cost()
         claimed = json.loads(self.row.details).get("delta") is not None
+        self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
             cost = self._budget.cost(event)
             if not cost <= self.row.cost:
@@ -198,6 +211,7 @@ class Reserved:
         try:
             self._budget.store.append(row, check)
         except AlreadyThere:
+            self._was_answered = True
             return self._settled_by_another(kind)
         self.release()
         self._answer = answer
@@ -221,11 +235,14 @@ def check_asked_once(connection: sa.Connection, written: Entry) -> None:
         .where(rows.c.question == written.question, rows.c.budget == written.budget)
         .where(rows.c.kind == EntryKind.RESERVED, rows.c.id < written.id)
     )
-    sealed = json.loads(written.details)["sealed"]
+    details = json.loads(written.details)
+    if details.get("asked_again"):
+        return
     for row in connection.execute(earlier):
-        if row.event != written.event:
+        if row.event != written.event or json.loads(row.details).get("data") != details.get("data"):
             continue
         same_author = row.author == written.author
-        can_continue = row.kind is None and same_author and sealed and json.loads(row.details)["sealed"]
+        both_sealed = details["sealed"] and json.loads(row.details)["sealed"]
+        can_continue = row.kind is None and same_author and both_sealed
         if can_continue or (row.kind == EntryKind.COMMITTED and row.answer is not None):
             raise AlreadyThere("the question was asked before")

@@ -8,6 +8,7 @@ from typing import Any
 from hush.accounting import Event
 from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
 from hush.errors import Unsupported
+from hush.ledger.accounts.standard_query import standard_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,25 +19,25 @@ class Status:
         block: The name of the block; empty if the budget has none.
         cap: The limit.
         cost: What is spent or reserved, in the units of the cap's privacy filter.
-        epsilon: The same as an epsilon: the smallest cap that would have admitted it.
-        left: The cap's epsilon minus ``epsilon``. More than that may fit, because composition is sublinear.
-        used: The fraction of the budget that is used. It grows linearly in the number of equal small charges.
+        epsilon: The epsilon of all of it, as the privacy filter proves it: the least cap that would have admitted it.
+        left: How many standard queries still fit, of the 100 that the whole budget pays for.
+        standard_query: The noise of a standard query, in words.
         retired: Whether the block accepts no more charges.
 
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
     >>> (status,) = ledger.budget("people", epsilon=2, unit="person").status()
-    >>> status.epsilon, status.left, status.retired
-    (0.0, 2.0, False)
+    >>> status.epsilon, status.left, status.standard_query, status.retired
+    (0.0, 100, 'Laplace noise for epsilon 0.02', False)
     """
 
     block: str
     cap: Cap
     cost: Cost
     epsilon: float
-    left: float
-    used: float
+    left: int
+    standard_query: str
     retired: bool
 
 
@@ -70,14 +71,14 @@ class ChargePrice:
 def stored_status(cap: Cap, row: Any, now: int) -> Status:
     """Return the state of a block as the database has it, ``now`` in microseconds since 1970."""
     cost = Cost(renyi=row.renyi, pure=row.pure, unbounded=row.unbounded, delta=row.delta)
-    epsilon = cap.spent_epsilon(cost)
+    query = standard_query(cap)
     return Status(
         block=row.block,
         cap=cap,
         cost=cost,
-        epsilon=epsilon,
-        left=max(cap.epsilon - epsilon, 0.0),
-        used=cap.used(cost),
+        epsilon=cap.spent_epsilon(cost),
+        left=query.left(cost),
+        standard_query=query.words,
         retired=bool(row.retired) or (row.expires is not None and row.expires <= now),
     )
 

@@ -17,7 +17,7 @@ from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Charge, Cost
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
-from hush.ledger.accounts.earlier_charges import hashed_question
+from hush.ledger.accounts.earlier_charges import hashed_question, stored_details
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -94,8 +94,9 @@ class WholePlan:
 
     def _take(self, charge: Charge, index: int) -> Reserved:
         self._budget.refuse_other_parts(charge, self._reserved.row.block)
+        self._budget.refuse_predictable(charge.event.to_json())
         named = replace(charge, request=f"plan {self.id} part {index}")
-        details = json.dumps({"sealed": charge.sealed, "delta": None, "part_of": self.id})
+        details = json.dumps({**stored_details(charge), "delta": None, "part_of": self.id})
         row = self._budget.row(
             EntryKind.RESERVED,
             named,

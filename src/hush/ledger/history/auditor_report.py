@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument
+from hush.ledger.accounts.blocks import guarantee_in_blocks
+from hush.ledger.accounts.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
-from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part
+from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part, parsed_details
 from hush.ledger.history.spending import SpendingHistory, spending_history
 from hush.ledger.history.verification import Verification, read, verified
 from hush.ledger.history.words import in_words
@@ -23,7 +25,13 @@ from hush.version import __version__
 
 _GENERATOR: Final = Html('<meta name="generator" content="hush.ledger">')
 _MOST_PLOTS = 36
+_MOST_TILES = 6
 _ADVANCE = "if all charges had been fixed in advance; shown for comparison"
+_LEFT = (
+    "What is left is counted in standard queries: the whole budget pays for 100 of them, and each takes one. Epsilon "
+    "so far is what everything that was charged reveals together, by the theorem that enforces the cap. It rises "
+    "quickly at first and more slowly later, so the difference to the cap does not say how much still fits."
+)
 
 
 def export(store: Store, path: Path, name: str | None = None) -> Verification:
@@ -70,16 +78,29 @@ def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[
         html.tile("intact" if result.ok else "DAMAGED", "hashes, costs and totals"),
         html.tile(f"{len(shown):,}", "budget" if len(shown) == 1 else "budgets"),
         html.tile(f"{charges:,}", "charges"),
-        html.tile(f"{pending:,}", "pending reservations"),
+        html.tile(f"{pending:,}", "pending reservation" if pending == 1 else "pending reservations"),
+        *(_spent_tile(name, budget) for name, budget in list(shown.items())[:_MOST_TILES]),
     ]
+    tests = any(budget.terms.get("for_tests") for budget in shown.values())
+    warning = "NOT PRIVATE: a ledger for tests. Whoever knows the seed of a test can subtract its noise."
     made = f"Created by hush {__version__} on {_moment(datetime.now(UTC))} from {result.rows:,} rows"
     return html.tag(
         "header",
         html.tag("h1", html.name(title)),
+        html.tag("div", html.tag("p", html.tag("strong", warning)), class_="notice") if tests else None,
         html.tag("p", made, class_="meta"),
         html.tag("div", *tiles, class_="tiles"),
         _alarm(result),
     )
+
+
+def _spent_tile(name: str, budget: BudgetRecord) -> Html:
+    """Return what is spent of a budget, in the block where it is most."""
+    cap = budget.cap
+    epsilon = max((cap.spent_epsilon(block.budget.spent) for block in budget.blocks.values()), default=0.0)
+    left = min((standard_query(cap).left(block.budget.spent) for block in budget.blocks.values()), default=WHOLE)
+    spent = f"{html.written_epsilon(epsilon)} of {html.written_epsilon(cap.epsilon)}"
+    return html.tile(spent, f"epsilon so far: {name}; {left} of {WHOLE} queries left")
 
 
 def _alarm(result: Verification) -> Html | None:
@@ -118,12 +139,13 @@ def _integrity(replay: LedgerReplay, result: Verification) -> Section:
 
 def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     cap = budget.cap
-    guarantee = cap.guarantee()
+    blocks = [block for block in budget.blocks if block]
+    guarantee = guarantee_in_blocks(cap.guarantee(), blocks) if blocks else cap.guarantee()
     renyi = "" if cap.order is None else f"Renyi divergence at order {cap.order:.6g}, or "
     called = budget.terms.get("unit", {}).get("called", "")
     rows: list[tuple[object, object]] = [
-        ("Epsilon", html.written_epsilon(cap.epsilon)),
-        ("Delta", html.written_delta(cap.delta)),
+        ("Epsilon", html.written_epsilon(guarantee.epsilon)),
+        ("Delta", html.written_delta(guarantee.delta)),
         ("Privacy unit", html.join([str(cap.unit), " (", html.name(called), ")"])),
         ("Neighbouring datasets", cap.relation.value),
         ("Enforced by", f"a privacy filter: {renyi}basic composition"),
@@ -131,8 +153,6 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
         ("Fingerprint of the data", html.name(budget.terms.get("fingerprint") or "none")),
         ("Created", html.join([_time(budget.row.time), " by ", html.name(budget.row.author)])),
     ]
-    blocks = [block for block in budget.blocks if block]
-    assumptions = [*guarantee.assumptions, *(["each unit's rows are all in one block"] if blocks else [])]
     words = (
         "All releases charged to this budget are together (epsilon, delta)-differentially private, even if each is "
         f"chosen in view of earlier answers{'. This holds for each block' if blocks else ''}."
@@ -141,15 +161,16 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
         html.tag("p", words),
         html.facts("The cap, fixed at creation", rows),
         html.tag("p", "The guarantee assumes that:"),
-        html.bullets(assumptions),
+        html.bullets(guarantee.assumptions),
     ]
     return Section(key=key, title=f"Guarantee: {name}", body=html.join(body))
 
 
 def _spent(key: str, name: str, budget: BudgetRecord, charges: list[Charged], spending: SpendingHistory) -> Section:
     rows = [_block_row(budget.cap, block_name, block) for block_name, block in budget.blocks.items()]
-    head = ["Block", "Epsilon spent", "Cap", "Allowance used", "State"]
-    body: list[Html] = [html.table("Budgets", head, rows, class_="numbers")]
+    head = ["Block", "Epsilon so far", "Cap", f"Left of {WHOLE} queries", "State"]
+    standard = f"A standard query of this budget has {standard_query(budget.cap).words}."
+    body: list[Html] = [html.table("Budget", head, rows, class_="numbers"), html.tag("p", f"{_LEFT} {standard}")]
     charged = [block for block in budget.blocks if any(block in charge.blocks for charge in charges)]
     for block_name in charged[:_MOST_PLOTS]:
         plot = spending.plot(name, block_name, budget)
@@ -168,8 +189,8 @@ def _spent(key: str, name: str, budget: BudgetRecord, charges: list[Charged], sp
 def _block_row(cap: Cap, name: str, block: BlockRecord) -> list[object]:
     state = "retired" if block.retired else "open" if block.expires is None else f"until {_time(block.expires)}"
     epsilon = html.written_epsilon(cap.spent_epsilon(block.budget.spent))
-    share = f"{100 * cap.used(block.budget.spent):.1f} %"
-    return [html.name(name or "all"), epsilon, html.written_epsilon(cap.epsilon), share, state]
+    left = standard_query(cap).left(block.budget.spent)
+    return [html.name(name or "all"), epsilon, html.written_epsilon(cap.epsilon), left, state]
 
 
 def _composed(composed: Composition) -> Html:
@@ -187,7 +208,7 @@ def _composed(composed: Composition) -> Html:
 
 def _figure(result: Figure, meaning: str) -> list[object]:
     if result.epsilon is None:
-        return ["refused", "", html.name(result.why)]
+        return ["none", "", html.join(["does not apply: ", html.name(result.why)])]
     return [html.written_epsilon(result.epsilon), html.written_delta(result.delta), meaning]
 
 
@@ -199,8 +220,8 @@ def _charges(key: str, name: str, budget: BudgetRecord, charges: list[Charged]) 
         body += [html.tag("p", words), _table("Pending", budget.cap, pending)]
     if charges:
         words = (
-            "The claimed epsilon is that of the release on its own, at the delta beside it. The last column is the "
-            "fraction of the privacy filter's allowance that it uses."
+            "The epsilon is that of the release on its own, at the delta below it. Several releases together reveal "
+            "less than the sum."
         )
         body.append(html.tag("p", words))
     body.append(_table("All charges, oldest first", budget.cap, charges) if charges else html.tag("p", "None."))
@@ -208,37 +229,45 @@ def _charges(key: str, name: str, budget: BudgetRecord, charges: list[Charged]) 
 
 
 def _table(caption: str, cap: Cap, charges: list[Charged]) -> Html:
-    head = ["Row", "Time (UTC)", "Author", "Purpose", "Event", "Status", "Claimed epsilon", "Allowance used"]
+    head = ["Row", "Time (UTC)", "Release", "Status", "Epsilon alone"]
     return html.table(caption, head, [_charge_row(cap, charge) for charge in charges], class_="charges long")
 
 
 def _charge_row(cap: Cap, charge: Charged) -> list[object]:
     row, settled = charge.row, charge.settled
     number = f"{row.id}" if settled is None else f"{row.id}, {settled.id}"
+    when = [
+        html.tag("div", _time(row.time).removesuffix(" UTC")),
+        html.tag("div", html.name(row.author), class_="meta"),
+    ]
     event = charge.refused if charge.event is None else in_words(charge.event)
     blocks = ", ".join(filter(None, charge.blocks))
     purpose = html.join([html.name(row.purpose), *([" (", html.name(blocks), ")"] if blocks else [])])
-    charged = f"{100 * cap.used(charge.spent):.2f} %"
+    release = [html.tag("div", purpose), html.tag("div", html.name(event or "nothing"), class_="meta"), _result(charge)]
     how = ", as one claim (PLD)" if charge.claimed else f", part of row {charge.part_of}" if charge.part_of else ""
     state = charge.status + how if charge.status != "voided" else "voided: nothing was released"
-    claimed = "" if charge.event is None else _claimed(cap, charge)
-    return [
-        number,
-        _time(row.time).removesuffix(" UTC"),
-        html.name(row.author),
-        purpose,
-        html.name(event or "nothing"),
-        state,
-        claimed,
-        charged,
-    ]
+    claimed: object = "" if charge.event is None else _claimed(cap, charge)
+    return [number, html.join(when), html.join(release), state, claimed]
 
 
-def _claimed(cap: Cap, charge: Charged) -> str:
+def _result(charge: Charged) -> Html | None:
+    """Return a link to the folder that holds the result, whose guarantee.json names this row."""
+    details = parsed_details(charge.row)
+    folder = details.get("folder")
+    if not isinstance(folder, str) or not folder:
+        return None
+    is_path = folder.isprintable() and Path(folder).is_absolute()
+    shown = html.tag("a", html.name(folder), href=Path(folder).as_uri()) if is_path else html.name(folder)
+    digest = charge.settled.answer if charge.settled is not None else None
+    files = [html.tag("div", "SHA-256 of its files: ", html.tag("code", digest[:16], "..."))] if digest else []
+    return html.tag("div", "Written to ", shown, *files, class_="meta")
+
+
+def _claimed(cap: Cap, charge: Charged) -> Html:
     assert charge.event is not None
     epsilon, delta = stated(cap, charge.event, charge.delta)
-    suffix = f" at delta {html.written_delta(delta)}" if delta else ""
-    return f"{html.written_epsilon(epsilon)}{suffix}"
+    at_delta = html.tag("div", f"delta {html.written_delta(delta)}", class_="meta") if delta else None
+    return html.join([html.tag("div", html.written_epsilon(epsilon)), at_delta])
 
 
 def _people(replay: LedgerReplay, shown: dict[str, BudgetRecord]) -> Section:

@@ -119,7 +119,9 @@ def _refusing(cap: Cap, unsupported: str | None, compute: Callable[[], tuple[flo
     try:
         epsilon, delta = compute()
     except HushError as error:
-        return Figure(epsilon=None, delta=cap.delta, why=str(error))
+        return Figure(
+            epsilon=None, delta=cap.delta, why=str(error).partition(". ")[0]
+        )  # without advice for programmers
     return Figure(epsilon=epsilon, delta=delta)
 
 

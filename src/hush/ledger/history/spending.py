@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hush.accounting.budget import Cost
+from hush.ledger.accounts.standard_query import WHOLE, standard_query
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BudgetRecord
 from hush.report import page_parts as html
@@ -36,12 +37,11 @@ class SpendingHistory:
             epsilon, elapsed = budget.cap.spent_epsilon(cost), (time - begin) / size
             points += [Point(x=elapsed, y=before), Point(x=elapsed, y=epsilon)]
             before = epsilon
-        share = f"{100 * budget.cap.used(steps[-1][1]):.1f} %"
+        left = standard_query(budget.cap).left(steps[-1][1])
         notes = [
             f"The epsilon of all releases together: {html.written_epsilon(before)} at the end. The cap is "
             f"{html.written_epsilon(budget.cap.epsilon)}.",
-            f"{share} of the privacy filter's allowance is used. Epsilon rises quickly at first and more slowly later, "
-            "because composition is sublinear.",
+            f"{left} of {WHOLE} standard queries are left.",
         ]
         drawing = html.lines(
             [Line(label="", points=points)],

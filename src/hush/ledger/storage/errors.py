@@ -63,9 +63,8 @@ class OverBudget(BudgetExceeded):
 
     Attributes:
         asked: The epsilon of the charge on its own.
-        spent: The epsilon already spent or reserved.
-        left: The epsilon that is left under the cap.
-        used: The fraction of the budget that is used.
+        spent: The epsilon of everything that was charged so far.
+        left: How many standard queries are left, of the 100 that the whole budget pays for.
         largest_epsilon: The largest pure epsilon that still fits.
         least_noise: The smallest noise multiplier of a Gaussian release that still fits; infinite if none does.
 
@@ -87,8 +86,7 @@ class OverBudget(BudgetExceeded):
         *,
         asked: float,
         spent: float,
-        left: float,
-        used: float,
+        left: int,
         largest_epsilon: float,
         least_noise: float,
     ) -> None:
@@ -98,9 +96,10 @@ class OverBudget(BudgetExceeded):
             if least_noise < float("inf"):
                 fits += f", or a Gaussian noise multiplier of at least {least_noise:.3g}"
         super().__init__(
-            f"{what}: asked for epsilon = {asked:.3g}, spent {spent:.3g} ({used:.0%} of the budget), left {left:.3g}",
+            f"{what}: asked for epsilon = {asked:.3g}; so far epsilon = {spent:.3g}, "
+            f"and {left} of 100 standard queries are left",
             "Nothing was charged or released",
             fits,
         )
-        self.asked, self.spent, self.left, self.used = asked, spent, left, used
+        self.asked, self.spent, self.left = asked, spent, left
         self.largest_epsilon, self.least_noise = largest_epsilon, least_noise

@@ -69,7 +69,9 @@ th { font-weight: 400; } thead th { font-weight: 600; } thead th { color: var(--
 .facts { width: 100%; } .facts th { width: 36%; font-weight: 400; color: var(--soft); }
 .wide { overflow-x: auto; } .numbers td { white-space: nowrap; } .numbers th { min-width: 5rem; }
 .charges td, .charges th { overflow-wrap: normal; padding-right: .7rem; } .charges bdi { overflow-wrap: break-word; }
-.charges td:nth-child(2), .charges td:nth-child(3) { white-space: nowrap; } .charges.long { min-width: 44rem; }
+.charges td:nth-child(2), .charges:not(.long) td:nth-child(3), .charges.long td:nth-child(5) { white-space: nowrap; }
+.charges.long { width: 100%; } .charges.long td:nth-child(3) { width: 55%; }
+.charges.long .meta { margin: .1rem 0; font-size: .86rem; }
 details { margin: .4rem 0; } summary { cursor: pointer; }
 pre { background: var(--wash); border: 1px solid var(--rule); border-radius: .4rem; padding: .7rem .9rem;
   white-space: pre-wrap; font: .88rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from hush.accounting import Event
+from hush.accounting.receipts import Receipt
 from hush.data.tables.catalog import ColumnKind
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
@@ -44,7 +45,8 @@ class QueryAnswer:
             intervals mean, in words.
         noise_intervals: The same intervals without that allowance, for the noise alone.
         answered: When the question was asked first; None for answers that older versions stored in a ledger.
-        replayed: Whether a ledger gave the answer again, for free. The data may have changed since ``answered``.
+        replayed: Whether a ledger gave the answer again, for free.
+        receipt: What the answer cost and what is left of the budget; None without a ledger.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -70,6 +72,7 @@ class QueryAnswer:
     noise_intervals: list[dict[str, tuple[float, float]]] = field(default_factory=list)
     answered: datetime.datetime | None = field(default=None, compare=False)
     replayed: bool = field(default=False, compare=False)
+    receipt: Receipt | None = field(default=None, compare=False)
 
     def to_pandas(self, *, intervals: bool = False) -> Any:
         """Return the rows as a data frame of pandas. Counts are integers, and dates are objects of `datetime.date`.
@@ -88,8 +91,9 @@ class QueryAnswer:
         return to_arrow(named_columns(self, intervals=intervals))
 
     def notes(self) -> list[str]:
-        """Return what to read with the rows: whether they are a replay, the limits, and the guarantee."""
-        return [*([self._replay()] if self.replayed else []), *self.limits, str(self.guarantee)]
+        """Return what to read with the rows: whether they are a replay, the limits, the guarantee, the receipt."""
+        receipt = [] if self.receipt is None else [self.receipt.state if self.replayed else str(self.receipt)]
+        return [*([self._replay()] if self.replayed else []), *self.limits, str(self.guarantee), *receipt]
 
     def _replay(self) -> str:
         date = "an earlier date" if self.answered is None else f"{self.answered:%Y-%m-%d %H:%M} UTC"

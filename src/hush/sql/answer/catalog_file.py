@@ -17,11 +17,12 @@ from hush.guarantee import CalendarWindow, UserWindow
 from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.answer.declaration import JoinedTable, UnitColumns, table_columns
 from hush.sql.answer.table import Table
+from hush.sql.engines.data_identity import ContentKey
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.openers import open_engine
 
 
-def load_catalog(path: str | Path, *, connection: Any = None) -> Table:
+def load_catalog(path: str | Path, *, connection: Any = None, content_key: ContentKey | None = None) -> Table:
     r"""Return the tables that a catalog file declares, ready to query. `hush catalog init` writes such a file.
 
     Limits on contributions that the file gives to a table hold for queries of that table alone. Queries that join
@@ -30,6 +31,7 @@ def load_catalog(path: str | Path, *, connection: Any = None) -> Table:
     Args:
         path: The file. The paths in it are relative to its folder.
         connection: Has the tables for which the file names no data: a DuckDB or psycopg connection, or a Spark session.
+        content_key: As for `table`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -57,7 +59,7 @@ def load_catalog(path: str | Path, *, connection: Any = None) -> Table:
     private = {name: entry.unit for name, entry in file.tables.items() if entry.unit is not None}
     # One that names people by a column of its own, if there is one; `Catalog` refuses references that lead nowhere.
     first = min(private, key=lambda name: private[name].to is not None)
-    return Table(engine, Catalog(tables), first, table_limits=limits)
+    return Table(engine, Catalog(tables), first, table_limits=limits, content_key=content_key)
 
 
 def catalog_problems(path: str | Path) -> list[str]:

@@ -15,6 +15,7 @@ from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.sql.answer.choices.limits import MostRows, RequestedLimits
 from hush.sql.answer.table import Table
+from hush.sql.engines.data_identity import ContentKey
 from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
 from hush.statistics import EachRow
@@ -99,6 +100,7 @@ def table(
     private: Mapping[str, JoinedTable] | None = None,
     rows_per_unit: int | MostRows | None = None,
     groups_per_unit: int | None = None,
+    content_key: ContentKey | None = None,
 ) -> Table:
     """Declare a private table, to query it with `Table.sql`. The data stay where they are.
 
@@ -128,6 +130,9 @@ def table(
         rows_per_unit: The most rows of a unit in one group that count, in all queries. If you know that no unit has
             more than so many rows, declare that as a fact: `MostRows`. Otherwise each query chooses limits privately.
         groups_per_unit: The most groups of a unit that count, likewise.
+        content_key: A ledger gives a stored answer again only about the same data. Files are the same if their path and
+            the time of their last change are; data frames, only within this `Table`. With a key, files and data frames
+            are recognised by their content.
 
     Do not put a password into an address; use ``~/.pgpass`` or ``PGPASSWORD``. Messages never repeat the address.
 
@@ -151,6 +156,8 @@ def table(
     lookups = {
         other: value if isinstance(value, JoinedTable) else JoinedTable(value) for other, value in public_tables.items()
     }
+    if content_key is not None:
+        check_instance("content_key", content_key, ContentKey, "Write ContentKey(secrets.token_bytes(32))")
     first = JoinedTable(data, unit, bounds or {}, keys or {}, required)
     _unit_columns(unit)  # refuse a wrong unit before anything is opened
     others = {other: joined.data for other, joined in {**lookups, **private_tables}.items()}
@@ -164,7 +171,7 @@ def table(
     if private_tables and any(isinstance(entry, PrivateTable) and entry.row_id for entry in tables.values()):
         raise InvalidArgument("unit", ROW, "a column that identifies people, if there are further private tables")
     tables.update({other: lookup.without_unit(engine, other) for other, lookup in lookups.items()})
-    return Table(engine, Catalog(tables), table_name, limits)
+    return Table(engine, Catalog(tables), table_name, limits, content_key=content_key)
 
 
 def _unit_columns(unit: Any) -> tuple[str | Through, str | None, str | None]:

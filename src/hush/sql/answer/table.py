@@ -14,7 +14,6 @@ PricedQuery          selection of groups, noise; then HAVING, ORDER BY, LIMIT an
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,8 +21,9 @@ from functools import partial
 from textwrap import shorten
 
 from hush.accounting import ComposedEvent, Event
-from hush.accounting.budget import Budget, Charge, run_sealed
+from hush.accounting.budget import Budget, Charge, Repeat, Reservation, run_sealed
 from hush.accounting.events import QualifiedEvent
+from hush.accounting.receipts import check_budget, receipt_of
 from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Unit
@@ -37,10 +37,12 @@ from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
 from hush.sql.answer.priced_query import PricedQuery, plan_assumptions, protected_unit
 from hush.sql.answer.table_parts import parts_condition
+from hush.sql.engines.data_identity import ContentKey, DataIdentities
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.aggregates import Bounds
 from hush.sql.read.query import plan_query
+from hush.sql.syntax.relation import scanned_tables
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits, Selection, TotalLimits
 from hush.statistics.noise import NoiseKind, claim
@@ -69,11 +71,13 @@ class Table:
         limits: RequestedLimits | None = None,
         *,
         table_limits: Mapping[str, RequestedLimits] | None = None,
+        content_key: ContentKey | None = None,
     ) -> None:
         """Take an engine, the declarations of its tables, and the name of the first one.
 
         ``limits`` are those of all queries; ``table_limits`` of queries that read this one table and no other.
         """
+        self._data = DataIdentities(engine, content_key)
         self.name, self._limits, self._table_limits = name, limits or RequestedLimits(), dict(table_limits or {})
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
         self._parts: tuple[str, ...] = ()  # the parts whose rows are read; empty for all rows
@@ -97,6 +101,7 @@ class Table:
     def forget(self) -> None:
         """Drop the views, limits and bounds that earlier queries left behind. Call it after the data have changed."""
         self._views.forget()
+        self._data.forget()
         self.forget_limits()
 
     def forget_limits(self) -> None:
@@ -166,7 +171,7 @@ class Table:
         limits_share: float = 0.1,
         source: RandomSource | None = None,
         budget: Budget | None = None,
-        fresh: bool = False,
+        new_data: bool = False,
     ) -> QueryAnswer:
         """Answer a query privately.
 
@@ -192,8 +197,10 @@ class Table:
             confidence: The confidence of ``accuracy`` and of the intervals.
             source: The random source; pass a TestSource in tests.
             budget: A budget to charge before the answer is returned, such as one of a ledger. If the same query was
-                answered before, you get the same answer again, for free.
-            fresh: With ``budget``: answer again and charge again, because the data may have changed.
+                answered before, from the same data, you get the same answer again, for free. If the data are not the
+                same, the query is refused.
+            new_data: With ``budget``: the data are new, so answer again, and charge again. Databases do not say when
+                their tables were changed, so they need it if you want a new answer.
 
         Guarantee:
             (epsilon, delta)-differential privacy under adding or removing one unit with all of its rows.
@@ -201,9 +208,10 @@ class Table:
         Assumes:
             Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
             Contributions are bounded by the query that the engine runs (checked here, by construction). The engine
-            executes SQL correctly, and its running time is not observed (the caller's duty). Where tables refer to
-            others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows
-            of several units is a row of each of them.
+            executes SQL correctly, and its running time is not observed (the caller's duty). That data were changed,
+            and when, is public, and no file is replaced while a query reads it (the caller's duty). Where tables refer
+            to others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to
+            rows of several units is a row of each of them.
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
@@ -211,8 +219,14 @@ class Table:
         """
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
+        check_budget(budget)
         random_source = source_or_default(source)
         first = self._plan(text, ContributionLimits())
+        names = scanned_tables(first.origin, first.where)
+        if self._data.is_stale(names):  # a file was replaced
+            self.forget()
+            self._data.is_stale(names)
+        data = "" if budget is None else self._data.text(names)
         self._views.load()  # a damaged file is refused before it is charged
         requested = self._requested(first, rows_per_unit, groups_per_unit)
         known, choices_plan, rest = self._plan_choices(first, requested, request, limits_share, budget)
@@ -230,7 +244,8 @@ class Table:
         if budget is not None and choices_plan:
             details = (self._declarations(), limits_share * request.known_epsilon())
             claim_choice = partial(self._claim, first, delta=0.0, source=random_source)
-            charge_choice = stored_charge(budget, claim_choice, details, self._parts)
+            repeat = Repeat.CHARGED if new_data else Repeat.CHARGED_ON_OTHER_DATA
+            charge_choice = stored_charge(budget, claim_choice, details, self._parts, data, repeat)
         choose = partial(self._chooser.choose, first, choices_plan, known, random_source, charge_choice)
 
         def compute() -> QueryAnswer:
@@ -247,7 +262,9 @@ class Table:
         charge = Charge(
             event=event,
             purpose=shorten(text, 400),
-            question=self._question(text, requested, limits_share, request, fresh=fresh),
+            question=self._question(text, requested, limits_share, request),
+            data=data,
+            repeat=Repeat.CHARGED if new_data else Repeat.REFUSED_ON_OTHER_DATA,
             delta=guarantee.delta or None,
             parts=self._parts,
         )
@@ -257,9 +274,11 @@ class Table:
             answered.append(answer_to_json(replace(compute(), answered=asked)))
             return answered[-1]
 
-        stored = run_sealed(budget, charge, run)
+        settled: list[Reservation] = []
+        stored = run_sealed(budget, charge, run, settled.append)
         # Another process may have answered the same question meanwhile. Both then have the answer that was charged.
-        return replace(answer_from_json(stored), replayed=stored not in answered)
+        answer = replace(answer_from_json(stored), replayed=stored not in answered)
+        return replace(answer, receipt=receipt_of(settled[0], answer.guarantee))
 
     def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
         """Return the limits that a query is given, or its table has, with what is known about the rows of one table."""
@@ -320,16 +339,15 @@ class Table:
         event = replace(answer.event, event=ComposedEvent((*choices.events, answer.event.event)))
         return replace(answer, guarantee=guarantee, event=event)
 
-    def _question(
-        self, text: str, requested: RequestedLimits, limits_share: float, request: PriceRequest, *, fresh: bool
-    ) -> str:
+    def _question(self, text: str, requested: RequestedLimits, limits_share: float, request: PriceRequest) -> str:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
         limits = (requested.groups_per_unit, requested.rows_per_unit)
         shares = () if None not in limits else (limits_share,)
         in_total = () if requested.rows_in_total is None else (("rows in total", requested.rows_in_total),)
         fact = () if requested.fact is None else (("most rows", requested.fact),)
         arguments = [repr(value) for value in (*limits, *shares, *in_total, *fact, *request.arguments())]
-        return json.dumps([text, arguments, self._declarations(), os.urandom(16).hex() if fresh else ""])
+        # The last item is from older versions: with it, questions that they stored are still recognised.
+        return json.dumps([text, arguments, self._declarations(), ""])
 
     def _declarations(self) -> str:
         """Return everything that is declared about the tables."""
@@ -339,7 +357,7 @@ class Table:
         """Return the same table restricted to some parts. Rows of other parts are never read.
 
         Args:
-            column: The column that divides the table: text, or the time column of the unit's window.
+            column: The column that divides the table: text, if each row is a unit; or the time column of its window.
             parts: Values of a text column; for a time column, years, months or days such as ``2026``, ``2026-11`` or
                 ``2026-11-15``.
         """
@@ -353,6 +371,7 @@ class Table:
         other = Table(self._engine, catalog, self.name, self._limits, table_limits=self._table_limits)
         other._views = self._views  # views of different conditions have different fingerprints
         other._chooser = self._chooser  # and so are limits and bounds
+        other._data = self._data
         other._parts = tuple(sorted(parts))
         return other
 

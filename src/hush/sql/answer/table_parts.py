@@ -1,7 +1,8 @@
 """Parts of a table by a column, as a condition in SQL.
 
 A ledger can hold a budget for each month, or for each region. A query that is charged to one of them must read the rows
-of that part only. The condition depends on one row by itself.
+of that part only. The condition depends on one row by itself, and no unit may have rows in two parts: it would be
+charged in each of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
-from hush.data.tables.catalog import ColumnKind, PrivateTable, kind_of
+from hush.data.tables.catalog import ROW, ColumnKind, PrivateTable, kind_of
 from hush.errors import InvalidArgument, Unsupported
 
 # The windows that never cross the end of a year, a month or a day. A unit with such a window is in one part only.
@@ -27,11 +28,12 @@ def parts_condition(column: str, parts: Sequence[str], table: PrivateTable) -> s
     r"""Return the condition, in SQL, that a row is in one of the parts.
 
     Args:
-        column: The column that divides the table: text, or the time column of the unit's window.
+        column: The column that divides the table: text, if each row is a unit; or the time column of the unit's window.
         parts: Values of a text column; years, months or days of a time column.
         table: The table.
 
-    >>> visits = PrivateTable(columns={"who": "BIGINT", "region": "VARCHAR"}, unit="who")
+    >>> row_id = ("rowid", "BIGINT")
+    >>> visits = PrivateTable(columns={"who": "BIGINT", "region": "VARCHAR"}, unit="row", row_id=row_id)
     >>> parts_condition("region", ["north", "south"], visits)
     '"region" IN (\'north\', \'south\')'
     """
@@ -42,6 +44,11 @@ def parts_condition(column: str, parts: Sequence[str], table: PrivateTable) -> s
     kind = kind_of(table.columns[column])
     name = exp.to_identifier(column, quoted=True).sql()
     if kind is ColumnKind.TEXT:
+        if table.unit != ROW:
+            raise Unsupported(
+                f"parts by {column}: a unit could be in several of them",
+                "Declare unit=EachRow() if each row is another person, or take months and a unit with a window",
+            )
         values = ", ".join(exp.Literal.string(str(part)).sql() for part in parts)
         return f"{name} IN ({values})"
     if kind not in (ColumnKind.DATE, ColumnKind.TIME):
@@ -55,7 +62,7 @@ def _period_condition(name: str, part: str, column: str, table: PrivateTable) ->
     Periods must divide the units: if a unit had rows in two of them, its cost would have to be charged to both.
     """
     length, start, end = _period(part)
-    if column != table.time or table.window not in _WINDOWS_WITHIN[length]:
+    if table.unit != ROW and (column != table.time or table.window not in _WINDOWS_WITHIN[length]):
         windows = ", ".join(sorted(_WINDOWS_WITHIN[length]))
         raise Unsupported(
             f"parts by {column}, one per {length}: a unit could be in several of them",

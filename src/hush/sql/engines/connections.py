@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from hush.errors import InvalidArgument, Unsupported
+from hush.sql.engines.data_identity import Identity
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.sessions import RULES
 from hush.sql.write.dialects import dialect_named
@@ -41,6 +42,7 @@ class ConnectionEngine:
     def __init__(self, connection: Any) -> None:
         """Look at the kind of database. No rows are read."""
         name, self._opened = _recognised(connection)
+        self._address = _address(connection)
         if name not in _NAMES:
             known = ", ".join(sorted(RULES))
             raise Unsupported(f"{name} is not supported" if name != "sqlite" else _NO_SQLITE, f"There are {known}")
@@ -62,6 +64,10 @@ class ConnectionEngine:
         if not types:
             raise EngineFailed("the engine has no such table, or may not read it.")
         return types
+
+    def identity(self, table: str) -> Identity | None:
+        """Return the database and the table; None where a driver does not say, and for a database in memory."""
+        return None if self._address is None else {"where": f"{table} in {self._address}", "version": ""}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -124,6 +130,15 @@ def _recognised(connection: Any) -> tuple[str, Callable[[], AbstractContextManag
         return str(connection.dialect.name), lambda: _of_sqlalchemy(connection)
     expected = "a path, a data frame, a synchronous engine or connection of SQLAlchemy, or a connection of ADBC"
     raise InvalidArgument("data", type(connection).__name__, expected)
+
+
+def _address(connection: Any) -> str | None:
+    """Return the address of SQLAlchemy's database, without people and passwords; None if there is none to know."""
+    url = getattr(getattr(connection, "engine", None), "url", None)
+    if url is None or not (url.host or (url.database or ":memory:") != ":memory:"):
+        return None
+    port = "" if url.port is None else f":{url.port}"
+    return f"{url.get_backend_name()}://{url.host or ''}{port}/{url.database or ''}"
 
 
 @contextmanager

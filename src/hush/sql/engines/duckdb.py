@@ -16,6 +16,7 @@ from typing import Any
 
 from hush.data import ParquetFile, TableData, connect, open_table_file, quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
+from hush.sql.engines.data_identity import ContentKey, Identity, file_identity
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.frames import with_valid_texts
 
@@ -28,6 +29,12 @@ ROW_ID = "hush_row"
 # More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
 # rows, over this one.
 _PART_ROWS, _MAX_PARTS = 650_000, 16
+# Everything of a name: a temporary table or a view may stand before a table. The path is NULL for databases in memory.
+_DATABASE_OF = """
+SELECT CASE WHEN NOT t.temporary THEN d.path END, t.schema_name
+FROM duckdb_tables() AS t JOIN duckdb_databases() AS d USING (database_oid) WHERE lower(t.table_name) = lower($1)
+UNION ALL SELECT NULL, v.schema_name FROM duckdb_views() AS v WHERE lower(v.view_name) = lower($1)
+"""
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
@@ -52,6 +59,7 @@ class DuckDBEngine:
     def __init__(self, data: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
         """Register the data. No rows are read."""
         self._connection = connect() if connection is None else connection
+        self._paths: dict[str, Path] = {}
         self._files: dict[str, TableData] = {}  # read into memory by `load`
         self._parquet: dict[str, ParquetFile] = {}
         self._frames: dict[str, Any] = {}
@@ -99,6 +107,34 @@ class DuckDBEngine:
             advice = "Pass a file or a table of a DuckDB connection, or add a column of row numbers"
             raise Unsupported("rows of a view have no number", advice) from None
         return "rowid", "BIGINT"
+
+    def identity(self, table: str) -> Identity | None:
+        """Return what identifies a file, or a table in a database that is a file; None for data in memory and views."""
+        path = self._paths.get(table)
+        if path is not None:
+            return file_identity(path)
+        if table in self._frames:
+            return None
+        with redact_errors():
+            rows = self._connection.execute(_DATABASE_OF, [table]).fetchall()
+        if len(rows) != 1 or rows[0][0] is None or not Path(rows[0][0]).is_file():
+            return None
+        (database, schema), log = rows[0], Path(f"{rows[0][0]}.wal")
+        identity = file_identity(Path(database), log)
+        return {**identity, "where": f"{identity['where']}, {schema}.{table}"}
+
+    def content_hash(self, table: str, key: ContentKey) -> str:
+        """Return the keyed hash of a file's bytes, or of a data frame's rows."""
+        path = self._paths.get(table)
+        if path is not None:
+            return key.hash_file(path)
+        if table not in self._frames:
+            advice = "Pass a file or a data frame, or leave the key out"
+            raise Unsupported("a hash of the content of tables in a database: their rows have no order", advice)
+        with redact_errors():
+            name = _frame_name(table) if table in self._numbered else quote_name(table)
+            columns, rows = self.columns(table), self._connection.execute(f"SELECT * FROM {name}")
+            return key.hash_rows(columns, iter(rows.fetchone, None))
 
     def load(self) -> None:
         """Read CSV files and worksheets into memory, if that was not done yet. One that is damaged is refused."""
@@ -188,6 +224,7 @@ class DuckDBEngine:
         file = open_table_file(path, path.name)
         if file is None:
             raise InvalidArgument("data", path.name, ACCEPTED)
+        self._paths[name] = path
         if isinstance(file.file, ParquetFile):
             self._parquet[name] = file.file
             self._view(name, file.file.query())

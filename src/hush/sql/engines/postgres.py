@@ -13,6 +13,7 @@ from typing import Any
 
 from hush.data import quote_name, quote_text
 from hush.errors import InvalidArgument, Unsupported
+from hush.sql.engines.data_identity import Identity
 from hush.sql.engines.engine import EngineFailed, redact_errors
 
 # Fixed in each transaction of the engine, whatever the session or the server has.
@@ -44,6 +45,11 @@ LEFT JOIN pg_catalog.pg_type AS b ON b.oid = t.typbasetype
 LEFT JOIN pg_catalog.pg_collation AS c ON c.oid = a.attcollation
 WHERE a.attrelid = CAST(%s AS regclass) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
+"""
+
+_NAMED = """
+SELECT relnamespace::regnamespace::text || '.' || relname::text, oid::int8
+FROM pg_catalog.pg_class WHERE oid = CAST(%s AS regclass)
 """
 
 # The address of a row (ctid) is its own in a table that has no partitions and no children.
@@ -95,6 +101,13 @@ class PostgresEngine:
         with self._transaction("READ ONLY") as cursor:
             rows = cursor.execute(COLUMNS, [quote_name(table)], prepare=False).fetchall()
         return {str(name): str(declared) for name, declared in rows}
+
+    def identity(self, table: str) -> Identity:
+        """Return the server, the database and the table. When rows were changed, PostgreSQL does not say."""
+        with self._transaction("READ ONLY") as cursor:
+            ((name, oid),) = cursor.execute(_NAMED, [quote_name(table)], prepare=False).fetchall()
+        info = self._connection.info
+        return {"where": f"{name} in postgresql://{info.host}:{info.port}/{info.dbname}", "version": str(oid)}
 
     def row_id(self, table: str) -> tuple[str, str]:
         """Return the name and type of a column that no two rows share: the address of each row."""

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hush.errors import InvalidArgument
-from hush.sql.engines.engine import redact_errors
+from hush.sql.engines.data_identity import Identity
+from hush.sql.engines.engine import EngineFailed, redact_errors
 
 # Fixed while the engine works, whatever the session has: they change what a plan's text means.
 _SETTINGS: Mapping[str, str] = {
@@ -57,6 +58,17 @@ class SparkEngine:
             fields = self._session.table(_quoted(table)).schema.fields
             types = {str(field.name): str(field.dataType.simpleString()) for field in fields}
         return types
+
+    def identity(self, table: str) -> Identity | None:
+        """Return the name of a table in the session's catalog; None for a view of the session."""
+        try:
+            with self._fixed_settings():
+                entry = self._session.catalog.getTable(_quoted(table))
+                parts = (str(entry.catalog), *(entry.namespace or ()), str(entry.name))
+                is_view = bool(entry.isTemporary) or "VIEW" in str(entry.tableType).upper()
+        except EngineFailed:  # a session whose catalog cannot tell
+            return None
+        return None if is_view else {"where": f"{'.'.join(parts)} in Spark", "version": str(entry.tableType)}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""

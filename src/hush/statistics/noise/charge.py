@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from hush.accounting.budget import Charge
+from hush.accounting.receipts import check_budget
 from hush.numerics import quiet_numpy
 
 P = ParamSpec("P")
@@ -28,6 +29,7 @@ def released(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def charged(*args: P.args, **arguments: P.kwargs) -> R:
         budget: Any = arguments.get("budget")
+        check_budget(budget)
         result = quiet_function(*args, **arguments)
         if budget is not None:
             # The estimates of one release have the same event, so any of them will do.

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hush.accounting.budget import Budget, Charge
+from hush.accounting.events import QualifiedEvent
+from hush.accounting.receipts import Receipt, receipt_of
 from hush.errors import InvalidArgument
+from hush.guarantee import Guarantee
 from hush.training.plan.samplers import FixedSize, Full, Poisson
 from hush.training.plan.training_plan import TrainingPlan
 
@@ -15,9 +20,12 @@ class Payment:
     step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
     """
 
-    def __init__(self, plan: TrainingPlan, budget: Budget) -> None:
-        """Reserve the cost of all steps of a plan, or raise `BudgetExceeded`."""
-        charge = Charge(event=plan.event(), purpose=f"training, {plan.num_steps} steps", delta=plan.delta)
+    def __init__(self, plan: TrainingPlan, budget: Budget, assumptions: tuple[str, ...] = ()) -> None:
+        """Reserve the cost of all steps of a plan, or raise `BudgetExceeded`. ``assumptions`` are those of its keys."""
+        event = plan.event()
+        assert isinstance(event, QualifiedEvent)
+        event = replace(event, assumptions=(*event.assumptions, *assumptions))
+        charge = Charge(event=event, purpose=f"training, {plan.num_steps} steps", delta=plan.delta)
         self._plan, self._reservation = plan, budget.reserve(charge)
         self._resumed = self._must_load = self._reservation.resumed
         self._settled = False
@@ -26,6 +34,10 @@ class Payment:
     def assumptions(self) -> tuple[str, ...]:
         """What the guarantee assumes because of how the run was charged."""
         return ("the interrupted run was continued from one of its states only",) if self._resumed else ()
+
+    def receipt(self, guarantee: Guarantee) -> Receipt | None:
+        """Return what the run has cost, and what is left of the budget, once it is settled."""
+        return receipt_of(self._reservation, guarantee) if self._settled else None
 
     def refuse_unpaid(self, step: int) -> None:
         """Refuse a step after the run was settled, or before a resumed run has loaded its state.

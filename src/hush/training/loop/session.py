@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hush.accounting.budget import Budget
+from hush.accounting.receipts import Receipt, check_budget
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, assumptions_of, source_or_default
@@ -124,6 +125,7 @@ class PrivateTraining:
             check_instance("projection", projection, Ball, "Such as Ball(radius=10.0)")
         if memory_limit is not None:
             check_count("memory_limit", memory_limit)
+        check_budget(budget)
         checked_source = source_or_default(source)
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.clipping = plan.clipping
@@ -163,7 +165,7 @@ class PrivateTraining:
             lambda: self._generation,
         )
         # Last, so that a run that is refused above reserves nothing.
-        self._payment = None if budget is None else Payment(plan, budget)
+        self._payment = None if budget is None else Payment(plan, budget, self._assumptions)
 
     def step(self, losses: Tensor | Callable[[], Tensor]) -> Step:
         """Process one physical batch, given the loss of each of its examples.
@@ -223,6 +225,11 @@ class PrivateTraining:
         early = ("the run was not stopped because of what it had learned",) if is_early else ()
         paid = () if self._payment is None else self._payment.assumptions
         return self.plan.guarantee(self.steps_taken, (*early, *paid, *self._assumptions))
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """What the run has cost, and what is left of the budget: once it is closed, if a ledger pays for it."""
+        return None if self._payment is None else self._payment.receipt(self.guarantee())
 
     def close(self) -> nn.Module:
         """End the run, detach it from the model, and return the model.

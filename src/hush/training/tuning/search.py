@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import nn
 from hush.accounting import Event, ParallelByIndexEvent, RdpAccountant
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import QualifiedEvent, plain_event
+from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import RandomSource, assumptions_of, source_or_default, uniform_below
@@ -42,6 +43,7 @@ class Tuned:
         event: The event of the search, to compose it with others. It is an upper bound: at each Renyi order, the
             largest of the costs of all settings.
         one_run: The guarantee of a single run with the same noise, by the same accountant.
+        receipt: What the search cost and what is left of the budget; None without a ledger.
 
     >>> from hush.accounting import GaussianEvent
     >>> from hush.training import Score, plan_tuning
@@ -59,6 +61,7 @@ class Tuned:
     guarantee: Guarantee
     event: Event
     one_run: Guarantee
+    receipt: Receipt | None = None
 
     @property
     def found(self) -> bool:
@@ -135,14 +138,18 @@ class TuningPlan:
         """
         if not callable(train):
             raise InvalidArgument("train", type(train).__name__, "a function of settings and a noise multiplier")
+        check_budget(budget)
         checked_source = source_or_default(source)
-        charge = Charge(event=self.event(), purpose="a search for hyper-parameters", delta=self.delta)
+        charge = Charge(
+            event=self.event(assumptions_of(checked_source)), purpose="a search for hyper-parameters", delta=self.delta
+        )
         reservation = None if budget is None else budget.reserve(charge)
         with SearchIndicator(show=progress):
             best = self._search(train, checked_source)
         if reservation is not None:
             reservation.commit()
-        return self._release(best, checked_source)
+        tuned = self._release(best, checked_source)
+        return replace(tuned, receipt=receipt_of(reservation, tuned.guarantee))
 
     def _search(self, train: Train, source: RandomSource) -> _FinishedRun | None:
         best = _Best(source)

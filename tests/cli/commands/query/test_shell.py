@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -170,8 +171,9 @@ def test_what_is_left_of_the_budget(
     keys = Keys(f"{COUNT};", "", r"\epsilon 0.5", f"{COUNT};", "", f"{COUNT};", "", r"\epsilon 9", f"{COUNT};", "")
     typed(keys, "--epsilon", "1", "--budget", "clinic", "--db", url)
     printed = capsys.readouterr().err
-    lines = [line for line in printed.splitlines() if line.startswith("Left")]
-    assert lines == [f"Left of clinic: epsilon {left} of 3." for left in ("3", "2", "1.5", "1.5")]
+    states = re.findall(r"So far epsilon <= ([\d.]+) of 3; (\d+) of 100 standard queries are left", printed)
+    assert states == [("0", "100"), ("1", "66"), ("1.5", "50"), ("1.5", "50")]
+    assert "Charged to clinic (row " in printed
     assert "The ledger gave this answer before" in printed
     assert "exceeds the budget" in printed
 

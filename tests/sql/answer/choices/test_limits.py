@@ -194,7 +194,7 @@ def test_a_ledger_is_charged_once_for_limits_and_answer(flights: Table, tmp_path
         assert budget.spent == pytest.approx(1.0, rel=1e-3)
         flights.sql("SELECT AVG(delay) AS d FROM flights", epsilon=1.0, budget=budget)
         assert budget.spent == pytest.approx(1.9, rel=1e-3)  # the limits are known
-        flights.forget()
+        flights.forget_limits()
         flights.sql("SELECT SUM(delay) AS s FROM flights", epsilon=1.0, budget=budget)  # the ledger has stored them
         assert budget.spent == pytest.approx(2.8, rel=1e-3)
         with pytest.raises(OverBudget):
@@ -259,7 +259,7 @@ def test_a_ledger_tells_limits_in_total_apart(flights: Table) -> None:
     request = PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
     limits = [RequestedLimits(rows_per_unit=64, groups_per_unit=7)]
     limits += [RequestedLimits(rows_in_total=rows, groups_per_unit=7) for rows in (63, 64)]
-    assert len({flights._question(BY_DAY, requested, 0.1, request, fresh=False) for requested in limits}) == 3
+    assert len({flights._question(BY_DAY, requested, 0.1, request) for requested in limits}) == 3
 
 
 @pytest.mark.parametrize("noise", [None, LaplaceNoise(), GaussianNoise()])

@@ -62,5 +62,5 @@ def run(options: argparse.Namespace) -> None:
     elif options.price:
         print_price(people.price(options.sql, **arguments_of(options)), options.format)
     else:
-        answer = people.sql(options.sql, **arguments_of(options), budget=budget, fresh=options.fresh)
+        answer = people.sql(options.sql, **arguments_of(options), budget=budget, new_data=options.new_data)
         print_answer(answer, options.format, noise_intervals=options.noise_intervals)

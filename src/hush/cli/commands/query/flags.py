@@ -54,9 +54,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_charging(parser)
     parser.add_argument(
-        "--fresh",
+        "--new-data",
         action="store_true",
-        help="with --budget: run the query again, and pay again, after the data have changed",
+        help="with --budget: the data are new, so run the query again, and pay again",
+    )
+    parser.add_argument(
+        "--content-key",
+        metavar="FILE",
+        help="with --budget: recognise files by their content, under the secret key in this file (32 random bytes)",
     )
     parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="output format")
 

@@ -97,6 +97,8 @@ def _json_object(answer: QueryAnswer | Preview) -> dict[str, Any]:
     answered = None if answer.answered is None else answer.answered.isoformat()
     guarantee = json.loads(answer.guarantee.to_json())
     limits = list(answer.limits)
+    if answer.receipt is not None:
+        content["charged"] = answer.receipt.to_dict()
     content["noise_intervals"] = as_shown(answer.noise_intervals) if answer.noise_intervals else []
     return {**content, "limits": limits, "guarantee": guarantee, "answered": answered, "replayed": answer.replayed}
 

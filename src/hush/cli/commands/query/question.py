@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 def open_table(options: argparse.Namespace) -> Table:
     """Return the table that a catalog file or the flags declare."""
     try:
-        from hush.sql import MostRows, load_catalog, table
+        from hush.sql import ContentKey, MostRows, load_catalog, table
     except ImportError as error:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
+    content_key = None if options.content_key is None else ContentKey.from_file(options.content_key)
     if options.catalog is not None:
         _refuse_declarations(options)
-        return load_catalog(options.catalog)
+        return load_catalog(options.catalog, content_key=content_key)
     if options.data is None:
         raise InvalidArgument("data", None, "a file or a database", "Or --catalog FILE, which names the data")
     if options.unit is None:
@@ -37,6 +38,7 @@ def open_table(options: argparse.Namespace) -> Table:
         "bounds": parse_bounds(options.bounds or []),
         "public": dict(_parse_public(text) for text in options.public_table or []),
         "rows_per_unit": None if options.most_rows is None else MostRows(options.most_rows),
+        "content_key": content_key,
     }
     try:
         return table(options.data, keys=keys, **declared)

@@ -68,7 +68,7 @@ class _Shell:
         if self._history.is_stored:
             _say(f"History: {history_file()} has your queries, not their answers. Queries can name people.")
         if self._budget is not None:
-            self._say_what_is_left()
+            _say(f"The budget {self._budget.name}. {self._budget.state()}")
             _say("An answer that the ledger has already is free, whatever its price says.")
         while not self._is_over:
             with self._going_on():
@@ -125,14 +125,11 @@ class _Shell:
         if self._options.price or not self._is_confirmed():
             return
         self._is_asking = self._budget is not None
-        answer = self._people.sql(statement, **arguments, budget=self._budget, fresh=self._options.fresh)
+        answer = self._people.sql(statement, **arguments, budget=self._budget, new_data=self._options.new_data)
         self._is_asking = False
         print_answer(answer, self._options.format, noise_intervals=self._options.noise_intervals)
-        self._say_what_is_left()
-
-    def _say_what_is_left(self) -> None:
-        if self._budget is not None:
-            _say(f"Left of {self._budget.name}: epsilon {self._budget.left:.4g} of {self._budget.cap.epsilon:.4g}.")
+        if answer.receipt is not None and self._options.format == "json":  # otherwise it is among the notes
+            _say(str(answer.receipt))
 
     def _is_confirmed(self) -> bool:
         return self._history is None or self._history.read(_CONFIRM).strip().casefold() in ("", "y", "yes")

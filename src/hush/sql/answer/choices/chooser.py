@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush.accounting import ComposedEvent, Event
-from hush.accounting.budget import Budget, Charge, run_sealed
+from hush.accounting.budget import Budget, Charge, Repeat, run_sealed
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
 from hush.sql.answer.choices.bounds import (
@@ -214,6 +214,8 @@ def stored_charge(
     claim: Callable[[Event, float], tuple[Guarantee, Event]],
     details: tuple[object, ...],
     parts: tuple[str, ...],
+    data: str = "",
+    repeat: Repeat = Repeat.CHARGED_ON_OTHER_DATA,
 ) -> StoredCharge:
     """Return a way to charge choices to a budget.
 
@@ -223,6 +225,8 @@ def stored_charge(
         details: What choices depend on besides the rows: declarations, and the epsilon of all choices together. It is
             not that of one choice: what a first query has chosen with more of it is good for further queries.
         parts: The parts of the table whose rows are read.
+        data: What identifies the data.
+        repeat: What happens if the same was chosen before.
     """
 
     def charge(event: Event, epsilon: float, question: Key, choose: Callable[[], str]) -> tuple[str, bool]:
@@ -234,7 +238,12 @@ def stored_charge(
 
         text = json.dumps([*question, *map(repr, details)])
         request = Charge(
-            event=claim(event, epsilon)[1], purpose=f"contribution {question[0]}", question=text, parts=parts
+            event=claim(event, epsilon)[1],
+            purpose=f"contribution {question[0]}",
+            question=text,
+            data=data,
+            repeat=repeat,
+            parts=parts,
         )
         return run_sealed(budget, request, run), bool(was_run)
 

@@ -1,0 +1,38 @@
+"""Where a guarantee was paid for: a row of a ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hush.errors import InvalidArgument, check_count
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """The row of a ledger that a release was charged by.
+
+    Attributes:
+        budget: The name of the budget.
+        row: The number of the row.
+        hash: The hash of the row, which depends on all rows before it.
+    """
+
+    budget: str
+    row: int
+    hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for JSON."""
+        return {"budget": self.budget, "row": self.row, "hash": self.hash}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> LedgerRow | None:
+        """Return what `to_dict` has written; None for None."""
+        if values is None:
+            return None
+        if not isinstance(values, dict) or set(values) != {"budget", "row", "hash"}:
+            raise InvalidArgument("charged", "...", "the fields budget, row and hash")
+        if not isinstance(values["budget"], str) or not isinstance(values["hash"], str):
+            raise InvalidArgument("charged", "...", "texts for budget and hash")
+        return cls(values["budget"], check_count("row", values["row"]), values["hash"])
