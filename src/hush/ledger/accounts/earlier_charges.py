@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger.accounts.people import Role
+from hush.ledger.accounts.people import Role, may_serve
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -105,10 +105,19 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
                     "Settle it first: see `hush ledger pending`",
                 )
         elif settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None:
-            return Reserved(budget, row, settled[0].answer)
+            if _may_serve(budget, row):
+                return Reserved(budget, row, settled[0].answer)
+            if requested:
+                raise InvalidArgument("request", charge.request, "a new key", "Another person used this one")
         elif requested:
             raise InvalidArgument("request", charge.request, "a new key", f"This request was {settled[0].kind}")
     return None
+
+
+def _may_serve(budget: LedgerBudget, row: Entry) -> bool:
+    """Return whether the answer to a charge may be given to whoever asks now."""
+    with budget.store.reading() as connection:
+        return may_serve(connection, row.author, budget.person.name)
 
 
 def _resumed(budget: LedgerBudget, row: Entry) -> Reserved:

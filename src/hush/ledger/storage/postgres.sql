@@ -1,11 +1,9 @@
 -- What PostgreSQL does by itself, whoever writes: rows are only added, in one chain, under the name of the session, by
--- those who may, and within caps and shares. `_sqlite.py` has the same rules for SQLite.
+-- those who may, and within caps and shares. `sqlite.py` has the same rules for SQLite. postgres_roles.sql has
+-- the functions that say who somebody is.
 --
 -- Functions run with their owner's rights, so that nothing in them may be what a caller can put in its place: every name
 -- is written with its schema, and all others are the system's (a session's own temporary tables would come first else).
-
-CREATE FUNCTION {{schema}}.hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
-$$ SELECT coalesce(length(value) || ':' || value, '-') $$;
 
 CREATE FUNCTION {{schema}}.hush_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,12 +14,6 @@ CREATE TRIGGER hush_only_added BEFORE UPDATE OR DELETE ON {{schema}}.hush_entrie
     FOR EACH ROW EXECUTE FUNCTION {{schema}}.hush_only_added();
 CREATE TRIGGER hush_not_emptied BEFORE TRUNCATE ON {{schema}}.hush_entries
     FOR EACH STATEMENT EXECUTE FUNCTION {{schema}}.hush_only_added();
-
--- The role of whoever is connected: the tables' owner is an owner; others are what the list of people says.
-CREATE FUNCTION {{schema}}.hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN session_user = current_user THEN 'owner'
-                ELSE (SELECT role FROM {{schema}}.hush_people WHERE name = session_user) END $$;
 
 CREATE FUNCTION {{schema}}.hush_append() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp AS $$
