@@ -46,6 +46,7 @@ class LedgerReplay:
         self.charges: dict[int, Charged] = {}
         self.rows: list[Entry] = []
         self.corrections: dict[int, list[str]] = {}
+        self.restored: dict[int, bool] = {}
         self.findings: list[Finding] = []
         self._undercharged: dict[tuple[str, str], dict[int, str]] = {}
         self._costs: dict[tuple[Cap, str, float | None], tuple[Event, Cost]] = {} if known is None else known._costs
@@ -233,6 +234,13 @@ class LedgerReplay:
         if not budget.cap.fits(block.budget.required):
             self._note(row, "cap", "by this version's accountant, the releases exceed the cap")
 
+    def _restored(self, row: Entry) -> None:
+        self._check_owner(row)
+        details = json.loads(row.details)
+        if details["rows"] != row.id - 1:
+            raise _Impossible("it does not follow the last row of the backup")
+        self.restored[row.id] = bool(details["was_last"])
+
     # Checks
 
     def _budget_and_blocks(self, row: Entry, *, charges: bool = True) -> tuple[DatasetRecord, list[str]]:
@@ -313,6 +321,7 @@ _READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
     EntryKind.COMMITTED: LedgerReplay._charge,
     EntryKind.VOIDED: LedgerReplay._settle,
     EntryKind.RECOMPUTED: LedgerReplay._recomputed,
+    EntryKind.RESTORED: LedgerReplay._restored,
 }
 
 

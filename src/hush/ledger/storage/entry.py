@@ -32,6 +32,7 @@ class EntryKind(StrEnum):
     COMMITTED = "committed"
     VOIDED = "voided"
     RECOMPUTED = "recomputed"
+    RESTORED = "restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
