@@ -32,6 +32,10 @@ from hush.ledger.history.records import (
 from hush.ledger.storage.entry import FIRST, Entry, EntryKind
 
 
+_CLOCK = 60_000_000
+"""Microseconds by which the clocks of two machines may differ without a remark."""
+
+
 class _Impossible(Exception):
     """The contents of a row are impossible."""
 
@@ -47,6 +51,7 @@ class LedgerReplay:
         self.rows: list[Entry] = []
         self.corrections: dict[int, list[str]] = {}
         self.restored: dict[int, bool] = {}
+        self.set_back: list[int] = []
         self.findings: list[Finding] = []
         self._undercharged: dict[tuple[str, str], dict[int, str]] = {}
         self._costs: dict[tuple[Cap, str, float | None], tuple[Event, Cost]] = {} if known is None else known._costs
@@ -102,8 +107,8 @@ class LedgerReplay:
             self._note(row, "chain", "it does not continue the hash chain: a row was edited, removed or inserted")
         if row.hash != row.computed_hash():
             self._note(row, "chain", "the row was edited: its hash does not match")
-        if self._last is not None and not _number(row.time) >= _number(self._last.time):
-            self._note(row, "chain", "its time is earlier than the previous row's")
+        if self._last is not None and _number(row.time) < _number(self._last.time) - _CLOCK:
+            self.set_back.append(row.id)
 
     def _note(self, row: Entry, about: str, what: str) -> None:
         self.findings.append(Finding(row=row.id, about=about, what=what))

@@ -239,6 +239,8 @@ def _notes(replay: LedgerReplay) -> Iterator[str]:
     for name, budget in replay.datasets.items():
         if any(block.is_overcharged for block in budget.blocks.values()):
             yield f"{name}: this version's accountant charges less. Run hush ledger recompute to refund the difference."
+    for number in replay.set_back[:3]:
+        yield f"Row {number} is earlier than the row before: one of the two clocks was wrong."
     for row, was_last in replay.restored.items():
         doubt = "" if was_last else ". Nothing shows that no charges were made after the backup: they would be missing"
         yield f"Row {row}: the ledger was restored from a backup{doubt}."

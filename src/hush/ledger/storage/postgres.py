@@ -16,7 +16,7 @@ from hush.ledger.storage.entry import HASHED, Entry
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
 from hush.ledger.storage.store import Effect, Store
 
-_SCRIPTS = ("postgres.sql", "postgres_leases.sql", "postgres_roles.sql")  # of version 1, and new in versions 2 and 3
+_SCRIPTS = ("postgres_leases.sql", "postgres_roles.sql")  # what is new in versions 2 and 3
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DENIED, _TAKEN, _LOCKED = "42501", "42710", "55P03"
 _GIVEN_BY_TRIGGER = ("id", "previous", "time", "author", "block", "unit", "relation", "hash")
@@ -93,7 +93,7 @@ class PostgresStore(Store):
             "tables": ", ".join(f"{{{{schema}}}}.{name}" for name in names),
             "schema": _schema_name(connection),
         }
-        for script in _SCRIPTS[version:]:
+        for script in ("postgres.sql", *_SCRIPTS[max(version - 1, 0) :]):
             text = resources.files("hush.ledger.storage").joinpath(script).read_text()
             for name, value in values.items():
                 text = text.replace(f"{{{{{name}}}}}", value)

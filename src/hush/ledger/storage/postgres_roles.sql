@@ -1,18 +1,6 @@
 -- Roles: a role that nobody can log in as owns the tables and functions. People have rights to rows only, so that not
 -- even an owner of the ledger can change a table, a trigger or a function, which would then run for everybody else.
 
--- Inlined into the trigger, so it has no search path of its own; its names say their schema instead.
-CREATE OR REPLACE FUNCTION {{schema}}.hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
-$$ SELECT coalesce(pg_catalog.length(value)::pg_catalog.text OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) value, '-') $$;
-
-ALTER FUNCTION {{schema}}.hush_only_added() SET search_path = pg_catalog, pg_temp;
-
--- The role of whoever is connected: an owner may act as the tables' owner, or is in the list of people.
-CREATE OR REPLACE FUNCTION {{schema}}.hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce((SELECT role FROM {{schema}}.hush_people WHERE name = session_user),
-                    CASE WHEN pg_has_role(session_user, current_user, 'MEMBER') THEN 'owner' END) $$;
-
 CREATE FUNCTION {{schema}}.hush_grant(person text, kind text) RETURNS void LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -159,8 +159,8 @@ class SqliteStore(Store):
             and _run(connection, _REQUESTED, dataset=entry.dataset, request=entry.request).all()
         ):
             raise AlreadyThere("the request was made before")  # checked before the cap: a repeat always succeeds
-        now = max(time.time_ns() // 1000, end.time)  # times never decrease, even if the clock does
-        placed = replace(entry, id=end.id + 1, previous=end.hash, time=now)
+        # The time as it is: a clock that was wrong once must not close blocks that expire for good.
+        placed = replace(entry, id=end.id + 1, previous=end.hash, time=self.now(connection))
         if entry.kind in _CHARGES:
             placed = _charged(connection, placed, role)
         written = replace(placed, hash=placed.computed_hash())
@@ -265,7 +265,6 @@ def _role_of(name: Any) -> sa.ScalarSelect[Any]:
 _END = sa.select(
     schema.head.c.id,
     schema.head.c.hash,
-    schema.head.c.time,
     _role_of(sa.bindparam("name")).label("role"),
     sa.exists(sa.select(schema.people.c.name)).label("known"),
 )
