@@ -104,9 +104,7 @@ def test_anchors_of_another_key_and_changed_ones_are_refused(
     assert "no anchors" in problems(ledger, file, public_key)
 
 
-def test_half_a_line_is_told_and_harms_nothing_after_it(
-    tmp_path: Path, key: Path, public_key: str, file: Path
-) -> None:
+def test_half_a_line_is_told_and_harms_nothing_after_it(tmp_path: Path, key: Path, public_key: str, file: Path) -> None:
     ledger = on_file(tmp_path)
     spend(ledger)
     ledger.anchor(file, key=key)

@@ -63,7 +63,9 @@ def test_the_role_that_owns_the_tables_cannot_log_in(team: Team) -> None:
     with team.engines["aud"].connect() as connection:
         role = sa.text("SELECT rolcanlogin, rolsuper FROM pg_roles WHERE rolname = :name")
         assert connection.execute(role, {"name": owner_of_tables(team)}).one() == (False, False)
-        functions = "SELECT proname, pg_get_userbyid(proowner), proconfig, prosecdef FROM pg_proc WHERE proname ~ '^hush_'"
+        functions = (
+            "SELECT proname, pg_get_userbyid(proowner), proconfig, prosecdef FROM pg_proc WHERE proname ~ '^hush_'"
+        )
         found = connection.exec_driver_sql(functions).all()
     assert {owner for _, owner, _, _ in found} == {owner_of_tables(team)}
     assert [name for name, _, settings, _ in found if settings is None] == ["hush_field"]  # it is inlined
@@ -142,7 +144,9 @@ def test_a_schema_with_the_name_of_a_person_is_not_looked_at(team: Team) -> None
         for table in ("ledger", "head", "entries", "datasets", "budgets", "people", "shares", "leases"):
             connection.exec_driver_sql(f"CREATE TABLE {bob}.hush_{table} AS SELECT * FROM public.hush_{table}")
             connection.exec_driver_sql(f"GRANT ALL ON {bob}.hush_{table} TO PUBLIC")
-        connection.exec_driver_sql(f"CREATE FUNCTION {bob}.hush_role() RETURNS text LANGUAGE sql AS $$ SELECT 'owner' $$")
+        connection.exec_driver_sql(
+            f"CREATE FUNCTION {bob}.hush_role() RETURNS text LANGUAGE sql AS $$ SELECT 'owner' $$"
+        )
         connection.exec_driver_sql(f"UPDATE {bob}.hush_entries SET author = 'forged'")
     ledger = team.open("bob")
     assert all(row.author != "forged" for row in ledger.entries())

@@ -69,7 +69,9 @@ class Verification:
             return f"no problems, also compared with {counted(self.anchors, 'anchor')}"
         if self.head_was_given:
             return "no problems, also compared with the given head"
-        return f"no problems inside this {self.place}, which cannot show whether it is an older copy, or was written anew"
+        return (
+            f"no problems inside this {self.place}, which cannot show whether it is an older copy, or was written anew"
+        )
 
 
 def counted(number: int, noun: str) -> str:

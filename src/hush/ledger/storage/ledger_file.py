@@ -60,7 +60,9 @@ def _check_kind(path: str, url: str) -> None:
         end = time.monotonic() + _CREATION
         while found is not None and stat.S_ISREG(found.st_mode) and not found.st_size:
             if abs(time.time() - found.st_mtime) > _CREATION or time.monotonic() > end:
-                raise InvalidArgument("url", url, "a ledger, or no file", "This file is empty. Remove it, if it was new")
+                raise InvalidArgument(
+                    "url", url, "a ledger, or no file", "This file is empty. Remove it, if it was new"
+                )
             time.sleep(0.01)
             found = _state(path)
     except OSError as error:

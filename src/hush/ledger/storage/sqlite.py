@@ -103,7 +103,9 @@ class SqliteStore(Store):
         if self.is_backup:
             raise NotAllowed(BACKUP_REFUSED)
         if self.is_read_only:
-            raise NotAllowed("You may read this ledger's file, but not write to it and its folder. Nothing was charged.")
+            raise NotAllowed(
+                "You may read this ledger's file, but not write to it and its folder. Nothing was charged."
+            )
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         self._check_file(connection)
 

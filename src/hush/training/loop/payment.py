@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hush.accounting.budget import Budget, Charge
+import os
+import weakref
+
+from hush.accounting.budget import Budget, Charge, Reservation
 from hush.errors import InvalidArgument
 from hush.training.plan.samplers import FixedSize, Full, Poisson
 from hush.training.plan.training_plan import TrainingPlan
@@ -13,6 +16,9 @@ class Payment:
 
     A reservation may be that of an interrupted run with the same name. Such a run must load its state before its first
     step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
+
+    The process holds the reservation from its first step on, until the run is settled, or dropped. So others see that
+    the run is alive, and neither void it nor continue it from a copy of its state.
     """
 
     def __init__(self, plan: TrainingPlan, budget: Budget) -> None:
@@ -21,6 +27,8 @@ class Payment:
         self._plan, self._reservation = plan, budget.reserve(charge)
         self._resumed = self._must_load = self._reservation.resumed
         self._settled = False
+        self._letting_go = weakref.finalize(self, _let_go, self._reservation, os.getpid())
+        self._letting_go.atexit = False  # the hold of a process that has ended counts for nothing
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -30,7 +38,8 @@ class Payment:
     def refuse_unpaid(self, step: int) -> None:
         """Refuse a step after the run was settled, or before a resumed run has loaded its state.
 
-        The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up.
+        The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up, and show
+        that this process holds it.
         """
         if not self._settled and (step & (step - 1)) == 0 and not self._reservation.is_open():
             self._settled = True
@@ -43,6 +52,9 @@ class Payment:
                 "load_state_dict before the first step",
                 "The charge covers one run. Starting again would release more than it covers",
             )
+        if (step & (step - 1)) == 0:
+            # From the first step on, weights may have been published: only --force voids it then.
+            self._reservation.hold(1 if step or self._resumed else 0)
 
     def loaded(self) -> None:
         """Note that the run has loaded its state."""
@@ -65,3 +77,9 @@ class Payment:
     def _charges_by_step(self) -> bool:
         """Return whether every step is an event of its own, so that a run may stop depending on its results."""
         return self._plan.correlated is None and isinstance(self._plan.sampling, (Poisson, FixedSize, Full))
+
+
+def _let_go(reservation: Reservation, process: int) -> None:
+    """Release the reservation of a run that was dropped, in the process that holds it and not in a fork of it."""
+    if os.getpid() == process:
+        reservation.release()
