@@ -125,10 +125,12 @@ def test_npz_files_that_expand_are_refused_within_little_memory(tmp_path: Path, 
         archive.writestr("y.npy", header((1,)) + bytes(8))
     assert path.stat().st_size < 3_000_000
     script = (
-        "import resource, sys; from pathlib import Path; from hush import data; from hush.errors import InvalidArgument\n"
+        "import resource, sys; from pathlib import Path\n"
+        "from hush import data; from hush.errors import InvalidArgument\n"
         "used = int(Path('/proc/self/statm').read_text().split()[0]) * 4096 if sys.platform == 'linux' else 1 << 34\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 400_000_000,) * 2)\n"
-        "try: data.prepare(data.open_data(Path(sys.argv[1])), schema=data.Schema(classes=('0', '1')), holdout=0, key=bytes(32))\n"
+        "schema = data.Schema(classes=('0', '1'))\n"
+        "try: data.prepare(data.open_data(Path(sys.argv[1])), schema=schema, holdout=0, key=bytes(32))\n"
         "except InvalidArgument as error: print('refused:', error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)

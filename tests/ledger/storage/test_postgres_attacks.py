@@ -1,4 +1,4 @@
-"""What people of a ledger in PostgreSQL may try with SQL of their own: against the server, each other, and everybody."""
+"""What people of a ledger in PostgreSQL may try with SQL: against the server, each other, and everybody."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.cli import main
-from hush.ledger import Ledger, LedgerBudget, LedgerUnavailable, NotAllowed
+from hush.ledger import Ledger, LedgerUnavailable, NotAllowed
 from hush.ledger.storage import reader
 from ledger.ledgers import spend
 
@@ -133,10 +133,12 @@ def test_a_file_that_changes_while_it_is_read(path: Path, monkeypatch: pytest.Mo
     budget.store.close()
     monkeypatch.setattr(reader, "may_write", lambda _: False)
     auditor = opened(path)
-    with pytest.raises(LedgerUnavailable, match="Somebody wrote to the ledger"), auditor.store.reading():
-        with monkeypatch.context() as patch:
-            patch.setattr(reader, "may_write", lambda _: True)
-            other: LedgerBudget = opened(path).budget("patients")
-            other.charge(LaplaceEvent(50.0), purpose="meanwhile")
-            other.store.close()
+    monkeypatch.setattr(reader, "may_write", lambda _: True)
+
+    def read_slowly() -> None:
+        with auditor.store.reading(), opened(path) as other:
+            other.budget("patients").charge(LaplaceEvent(50.0), purpose="meanwhile")
+
+    with pytest.raises(LedgerUnavailable, match="Somebody wrote to the ledger"):
+        read_slowly()
     assert auditor.verify().ok

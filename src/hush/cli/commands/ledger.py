@@ -1,7 +1,8 @@
 """`hush ledger`: privacy budgets in a database, and everything that was charged to them.
 
 The actions come in five kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
-(verify, recompute, export), safekeeping (key, anchor, backup, restore) and people (admit, share). What they print is in `hush.cli.commands.ledger_text`.
+(verify, recompute, export), safekeeping (key, anchor, backup, restore) and people (admit, share). What they print is in
+`hush.cli.commands.ledger_text`.
 """
 
 from __future__ import annotations

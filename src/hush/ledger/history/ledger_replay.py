@@ -31,7 +31,6 @@ from hush.ledger.history.records import (
 )
 from hush.ledger.storage.entry import FIRST, Entry, EntryKind
 
-
 _CLOCK = 60_000_000
 """Microseconds by which the clocks of two machines may differ without a remark."""
 

@@ -90,8 +90,9 @@ def verify(
 
     Guarantee:
         Detects every row that was edited, removed, inserted or moved, unless all later hashes were rewritten. If
-        ``head`` is the hash of a later row, or an anchor is of one, it detects that, too. It also detects charges below their events' costs,
-        settlements beyond what was reserved, sums above a cap or a share, and tables that contradict the rows.
+        ``head`` is the hash of a later row, or an anchor is of one, it detects that, too. It also detects charges below
+        their events' costs, settlements beyond what was reserved, sums above a cap or a share, and tables that
+        contradict the rows.
 
     Assumes:
         Events describe what was run (the caller's duty). The hashes of tokens are not in the rows, so a replaced token

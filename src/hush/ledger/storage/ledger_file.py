@@ -27,8 +27,8 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 # File systems whose files another machine may open at the same time.
 _NETWORK = frozenset(
-    "9p acfs afs beegfs ceph cifs coda davfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs prl_fs smb3 smbfs "
-    "vboxsf virtiofs vmhgfs".split()
+    {"9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs"}
+    | {"nfs", "nfs4", "ocfs2", "orangefs", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
 )
 # Of those that are programs, these are local; all others, such as sshfs, may be anywhere.
 _LOCAL_PROGRAMS = frozenset(f"fuse.{name}" for name in ("encfs", "gocryptfs", "mergerfs", "ntfs-3g"))

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import pysqlite
 
 from hush.errors import InvalidArgument
-from hush.ledger.storage import schema as schema
 from hush.ledger.storage import reader, store
+from hush.ledger.storage import schema as schema
 from hush.ledger.storage.disk import Disk
 from hush.ledger.storage.entry import HASHED, Entry, EntryKind
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
