@@ -153,7 +153,7 @@ def written(folder: Path) -> int:
 
 
 def copy_and_restore(url: str, folder: Path, draw: random.Random, number: int) -> None:
-    """Back up a ledger while others write to it, and restore it: what the copy has is a beginning of what the ledger has.
+    """Back up a ledger while others write to it, and restore it: the copy has a beginning of what the ledger has.
 
     Copies take no charges. Ledgers made from them do, and change nothing in the one that was copied.
     """
