@@ -43,7 +43,9 @@ def file_of(url: sa.URL) -> str:
         raise InvalidArgument("url", url.drivername, "sqlite:///file", "hush opens files with Python's own driver")
     if url.query or url.host or url.username or url.password or url.port:
         raise InvalidArgument("url", "...", "sqlite:///file, without a host and without parameters")
-    if not path or path == ":memory:" or "\0" in path:
+    if "\0" in path:
+        raise InvalidArgument("url", "...", "the name of a file", "It has a character that no file name can have")
+    if not path or path == ":memory:":
         raise InvalidArgument("url", str(url), "a file", "A budget in memory would end with the process")
     if path.startswith("file:"):
         raise InvalidArgument("url", str(url), "sqlite:///file", "An address inside the address is not followed")
