@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import weakref
 
@@ -27,6 +28,8 @@ class Payment:
         self._plan, self._reservation = plan, budget.reserve(charge)
         self._resumed = self._must_load = self._reservation.resumed
         self._settled = False
+        if self._resumed:
+            gc.collect()  # the interrupted run may be one of this process that was dropped, and still hold it
         self._letting_go = weakref.finalize(self, _let_go, self._reservation, os.getpid())
         self._letting_go.atexit = False  # the hold of a process that has ended counts for nothing
 
