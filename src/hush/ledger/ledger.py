@@ -244,7 +244,8 @@ class Ledger:
 
         if file is None or key is None:
             raise InvalidArgument("anchors", file, "a file of anchors, together with key=")
-        anchors, first = AnchorFile(file, key), []
+        anchors = AnchorFile(file, key)
+        first: list[Entry] = []
 
         def append(row: Entry) -> None:
             if not first:
