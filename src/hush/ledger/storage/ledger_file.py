@@ -58,18 +58,18 @@ def _check_kind(path: str, url: str) -> None:
     try:
         if not Path(path).resolve().parent.is_dir():
             raise InvalidArgument("url", url, "a file in an existing folder")
-        found = _state(path)
+        entry = _state(path)
         end = time.monotonic() + _CREATION
-        while found is not None and stat.S_ISREG(found.st_mode) and not found.st_size:
-            if abs(time.time() - found.st_mtime) > _CREATION or time.monotonic() > end:
+        while entry is not None and stat.S_ISREG(entry.st_mode) and not entry.st_size:
+            if abs(time.time() - entry.st_mtime) > _CREATION or time.monotonic() > end:
                 raise InvalidArgument(
                     "url", url, "a ledger, or no file", "This file is empty. Remove it, if it was new"
                 )
             time.sleep(0.01)
-            found = _state(path)
+            entry = _state(path)
     except OSError as error:
         raise InvalidArgument("url", url, f"a file that can be reached ({error.strerror})") from None
-    if found is not None and not stat.S_ISREG(found.st_mode):
+    if entry is not None and not stat.S_ISREG(entry.st_mode):
         raise InvalidArgument("url", url, "a file", "This is a folder or a device")
 
 

@@ -66,8 +66,8 @@ class State(NamedTuple):
 
 def state(path: str) -> State:
     """Return the state of a file and its log."""
-    found = os.stat(path)
-    return State(found.st_mtime_ns, found.st_size, os.path.exists(f"{path}-wal"))
+    status = os.stat(path)
+    return State(status.st_mtime_ns, status.st_size, os.path.exists(f"{path}-wal"))
 
 
 def copied(path: str) -> sqlite3.Connection:
