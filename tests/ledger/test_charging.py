@@ -254,7 +254,7 @@ def test_a_resumed_run_is_not_given_back(rows: LedgerBudget) -> None:
 def test_a_run_whose_reservation_is_voided_stops(rows: LedgerBudget) -> None:
     private = begun(rows)
     taken(private, 1)
-    rows.pending()[0].void()
+    rows.pending()[0].void(force=True)
     with pytest.raises(InvalidArgument, match="no more steps"):
         taken(private, 10)
     assert private.steps_taken <= 2

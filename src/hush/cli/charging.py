@@ -28,6 +28,8 @@ def add_charging(parser: argparse.ArgumentParser) -> None:
 def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
     """Open a ledger, as the person whose token is in $HUSH_LEDGER_TOKEN.
 
+    With $HUSH_LEDGER_ANCHORS and $HUSH_LEDGER_KEY, the head of each new row is signed and appended to that file.
+
     Args:
         db: The database; without it, $HUSH_LEDGER, and without that, a file in the current folder.
         create: Whether a new file may be made.
@@ -41,14 +43,15 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
     url, token = db or os.environ.get("HUSH_LEDGER") or DEFAULT_DB, os.environ.get("HUSH_LEDGER_TOKEN")
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:  # the text may hold a password, so it is not shown
+    except (sa.exc.ArgumentError, ValueError):  # the text may hold a password, so it is not shown
         raise InvalidArgument("db", "...", "sqlite:///file or postgresql://user@host/database") from None
     file = parsed.database if parsed.get_backend_name() == "sqlite" else None
-    if file and not create and not Path(file).exists():
+    if file and not create and not os.path.lexists(file.replace("\0", "")):
         raise InvalidArgument("db", url, "a ledger that exists", "`hush ledger create` starts one")
     if parsed.get_backend_name() == "postgresql" and token and not parsed.password:
         url = parsed.set(password=token).render_as_string(hide_password=False)
-    return Ledger(url, token=token)
+    anchors, key = os.environ.get("HUSH_LEDGER_ANCHORS") or None, os.environ.get("HUSH_LEDGER_KEY") or None
+    return Ledger(url, token=token, anchors=anchors, key=key)
 
 
 def address(budget: LedgerBudget | None) -> dict[str, str]:

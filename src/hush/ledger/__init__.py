@@ -25,6 +25,9 @@ How it works:
   share the wait. Nothing is released before the row is on disk.
 - **Enforced by the database.** In PostgreSQL, a trigger (`storage/postgres.sql`) has the rules of `storage/sqlite.py`
   again, against people who can write SQL. It cannot compute the cost of an event; `Ledger.verify` does.
+- **One file, one log.** SQLite finds its log by the file's name, so a file with two names would be two ledgers:
+  `storage/ledger_file.py` refuses it. Backups take no charges, and signed heads (`history/anchors.py`) tell an older
+  copy, or a rewritten chain, from the ledger.
 
 Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 """

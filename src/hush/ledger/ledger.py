@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -49,7 +49,13 @@ class Ledger:
     for_tests = False  # see `TestLedger`
 
     def __init__(
-        self, url: str = "sqlite:///privacy.db", *, token: str | None = None, identity: Identity | None = None
+        self,
+        url: str = "sqlite:///privacy.db",
+        *,
+        token: str | None = None,
+        identity: Identity | None = None,
+        anchors: str | Path | None = None,
+        key: str | Path | None = None,
     ) -> None:
         """Open a ledger, or create it.
 
@@ -57,8 +63,12 @@ class Ledger:
             url: ``sqlite:///file`` or ``postgresql://user@host/database``.
             token: Your token, for a file whose owner has admitted people.
             identity: Another way to identify you. By default, PostgreSQL does it by your database role.
+            anchors: A file elsewhere, to which the head of each new row is appended, signed. See `anchor`.
+            key: The private key to sign with, which `new_key` makes.
         """
         self._store = _store(url)
+        if anchors is not None or key is not None:
+            self._store.after_append = self._anchoring(anchors, key)
         default: Identity = DatabaseRole() if isinstance(self._store, PostgresStore) else Local(token)
         self._identity = identity or default
 
@@ -200,16 +210,93 @@ class Ledger:
         """Return all rows, oldest first."""
         return self._store.rows()
 
-    def verify(self, head: str | None = None) -> Verification:
+    def verify(
+        self, head: str | None = None, *, anchors: str | Path | None = None, public_key: str | None = None
+    ) -> Verification:
         """Check the hash chain, every row, and the tables that are derived from the rows.
 
         Args:
             head: The hash of an earlier last row that you stored elsewhere. With it, rows removed from the end are
                 detected, too.
+            anchors: A file of anchors. With it, this is so for each of them; see `anchor`.
+            public_key: The public key of the anchors, which `new_key` returned.
         """
         from hush.ledger.history.verification import verify
 
-        return verify(self._store, head)
+        if (anchors is None) != (public_key is None):
+            raise InvalidArgument("anchors", anchors, "a file of anchors, together with public_key=")
+        return verify(self._store, head, anchors=None if anchors is None else Path(anchors), public_key=public_key)
+
+    def anchor(self, file: str | Path, *, key: str | Path) -> str:
+        """Sign the head of the ledger, and append it to a file, which should be on another machine. Return the head.
+
+        `verify` with this file detects an older copy of the ledger, and one that was rewritten from its first row.
+        """
+        rows = self._store.rows(schema.entries.c.id == sa.select(schema.head.c.id).scalar_subquery())
+        if not rows:
+            raise InvalidArgument("ledger", "empty", "a ledger with rows", "There is no head to sign yet")
+        self._anchoring(file, key)(rows[0])
+        return rows[0].hash
+
+    @staticmethod
+    def new_key(file: str | Path) -> str:
+        """Write a new private key for anchors to a file that only you can read. Return the public key."""
+        from hush.ledger.history.anchors import new_key
+
+        return new_key(Path(file))
+
+    def _anchoring(self, file: str | Path | None, key: str | Path | None) -> Callable[[Entry], None]:
+        from hush.ledger.history.anchors import AnchorFile
+
+        if file is None or key is None:
+            raise InvalidArgument("anchors", file, "a file of anchors, together with key=")
+        anchors = AnchorFile(file, key)
+        first: list[Entry] = []
+
+        def append(row: Entry) -> None:
+            if not first:
+                first.extend(self._store.rows(schema.entries.c.id == 1))
+            anchors.append(first[0].hash, row)
+
+        return append
+
+    def backup(self, file: str | Path) -> str:
+        """Write a backup to a new file, also while the ledger is in use. Return its head, which you should keep.
+
+        A backup can be read and verified, and takes no charges. `restore` makes a ledger from it. A copy of the file
+        alone by other programs may lack the last charges.
+        """
+        from hush.ledger.history.restoring import write_backup
+
+        write_backup(self._store, Path(file))
+        with Ledger(f"sqlite:///{file}", identity=self._identity) as made:
+            return made.verify().head
+
+    def restore(
+        self,
+        file: str | Path,
+        *,
+        head: str | None = None,
+        anchors: str | Path | None = None,
+        public_key: str | None = None,
+        force: bool = False,
+    ) -> None:
+        """Write a ledger to a new file, from this one, which is a backup. A row of the new ledger says so.
+
+        Args:
+            file: The new file.
+            head: The head of the ledger when it was lost. It shows that nothing was charged after the backup.
+            anchors: The ledger's anchors, which show the same.
+            public_key: The public key of the anchors.
+            force: Go on without that. What was charged after the backup is forgotten, and could be spent again.
+        """
+        from hush.ledger.history.anchors import last_head
+        from hush.ledger.history.restoring import restore
+
+        result, last = self.verify(), set() if head is None else {head}
+        if anchors is not None or public_key is not None:
+            last.add(last_head(Path(anchors or ""), public_key or ""))
+        restore(self._store, self.person, Path(file), result, is_last=last == {result.head}, force=force)
 
     def recompute(self, name: str) -> Recomputed:
         """Price all charges of a budget again with this version's accountant, and correct the budget."""
@@ -338,14 +425,10 @@ class TestLedger(Ledger):
 def _store(url: str) -> Store:
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+        backend = parsed.get_backend_name()
+    except (sa.exc.ArgumentError, ValueError):  # the text may hold a password, so it is not shown
         raise InvalidArgument("url", "...", "sqlite:///file or postgresql://user@host/database") from None
-    backend = parsed.get_backend_name()
     if backend == "sqlite":
-        if not parsed.database or parsed.database == ":memory:":
-            raise InvalidArgument("url", url, "a file", "A budget in memory would end with the process")
-        if not Path(parsed.database).resolve().parent.is_dir():
-            raise InvalidArgument("url", url, "a file in an existing folder")
         return SqliteStore(parsed)
     if backend == "postgresql":
         return PostgresStore(parsed.set(drivername="postgresql+psycopg"))

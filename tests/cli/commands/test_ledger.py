@@ -20,7 +20,7 @@ from ledger.ledgers import rehashed, tampering
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test a folder and an environment of its own."""
     monkeypatch.chdir(tmp_path)
-    for name in ("HUSH_LEDGER", "HUSH_LEDGER_TOKEN"):
+    for name in ("HUSH_LEDGER", "HUSH_LEDGER_TOKEN", "HUSH_LEDGER_ANCHORS", "HUSH_LEDGER_KEY"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -190,6 +190,44 @@ def test_no_password_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: p
     error = refused(capsys, "show", "--db", "postgresql://olga@127.0.0.1:1/none", status=1)
     assert "hunter2token" not in error
     assert "hunter3" not in refused(capsys, "show", "--db", "postgresql://olga:hunter3@127.0.0.1:1/none", status=1)
+
+
+@pytest.mark.usefixtures("patients")
+def test_anchors(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    public_key = read(capsys, "key", "key.pem")["public_key"]
+    assert "Signed: " in run(capsys, "anchor", "anchors.jsonl", "--key", "key.pem")
+    older = (folder / "privacy.db").read_bytes()
+    monkeypatch.setenv("HUSH_LEDGER_ANCHORS", str(folder / "anchors.jsonl"))
+    monkeypatch.setenv("HUSH_LEDGER_KEY", str(folder / "key.pem"))
+    run(capsys, "charge", "patients", "--epsilon", "0.1", "--purpose", "anchored by itself")
+    evidence = ("--anchors", "anchors.jsonl", "--public-key", public_key)
+    assert "compared with 2 anchors" in run(capsys, "verify", *evidence)
+    assert read(capsys, "verify", *evidence)["anchors"] == 2
+    assert "inside this file" in run(capsys, "verify")
+    for path in folder.glob("privacy.db*"):
+        path.unlink()
+    (folder / "privacy.db").write_bytes(older)
+    assert "no problems inside this file" in run(capsys, "verify")
+    assert main(["ledger", "verify", *evidence]) == 2
+    assert "rows were removed from the end" in capsys.readouterr().out
+    assert "anchors" in refused(capsys, "verify", "--anchors", "anchors.jsonl")
+    assert "never overwritten" in refused(capsys, "key", "key.pem")
+
+
+@pytest.mark.usefixtures("patients")
+def test_backup_and_restore(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    head = read(capsys, "backup", "backup.db")["head"]
+    backup = ("--db", "sqlite:///backup.db")
+    assert "patients" in run(capsys, "show", *backup)
+    refusal = refused(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "x", *backup)
+    assert "hush ledger restore" in refusal
+    assert "new file" in refused(capsys, "backup", "backup.db")
+    assert "would be forgotten" in refused(capsys, "restore", "again.db", *backup)
+    assert "A row of it says so" in run(capsys, "restore", "again.db", "--head", head, *backup)
+    run(capsys, "restore", "forced.db", "--force", *backup)
+    run(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "x", "--db", "sqlite:///again.db")
+    assert "Row 2: the ledger was restored from a backup." in run(capsys, "verify", "--db", "sqlite:///again.db")
+    assert "would be missing" in run(capsys, "verify", "--db", "sqlite:///forced.db")
 
 
 @pytest.mark.usefixtures("patients")

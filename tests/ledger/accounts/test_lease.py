@@ -138,7 +138,7 @@ def test_an_older_ledger_gets_leases(opened: Opened) -> None:
     with ledger.store.writing() as connection:
         connection.exec_driver_sql("DROP TABLE hush_leases")
         if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql("DROP FUNCTION hush_lease")
+            connection.exec_driver_sql("DROP FUNCTION hush_lease, hush_grant, hush_admit, hush_end_blockers")
         connection.exec_driver_sql("UPDATE hush_ledger SET version = 1")
     reserved = reserve(patients(opened()))
     reserved.hold(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from hush.accounting import Event
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded, InvalidArgument
+from hush.ledger import Ledger
 from hush.training import BallsInBins, Banded, FixedSize, InOrder, PrivateTraining
 from training.loops import linear_run, train
 
@@ -20,6 +23,7 @@ class FakeBudget:
         self.resumed, self.is_full, self.settled_outside = resumed, is_full, False
         self.charges: list[Charge] = []
         self.log: list[Any] = []
+        self.held: list[int] = []
 
     def reserve(self, charge: Charge) -> FakeBudget:
         if self.is_full:
@@ -29,6 +33,12 @@ class FakeBudget:
 
     def is_open(self) -> bool:
         return not self.settled_outside
+
+    def hold(self, states: int) -> None:
+        self.held.append(states)
+
+    def release(self) -> None:
+        self.held.clear()
 
     def commit(self, event: Event | None = None) -> None:
         self.log.append(event)
@@ -121,3 +131,44 @@ def test_a_run_that_was_settled_from_outside_ends() -> None:
     assert private.steps_taken == 4, "it is looked up in steps 4 and 8"
     private.close()
     assert budget.log == [], "somebody else has settled it"
+
+
+def test_a_run_is_held_from_its_first_step_on() -> None:
+    budget = FakeBudget()
+    private = start(budget, num_steps=9)
+    assert budget.held == []
+    train(private, steps=5)
+    assert budget.held == [0, 1, 1, 1], "in steps 0, 1, 2 and 4"
+    del private
+    gc.collect()
+    assert budget.held == [], "a run that was dropped holds nothing"
+
+
+def test_others_see_that_a_run_is_alive_and_cannot_void_it(tmp_path: Path) -> None:
+    """With a ledger: while the run goes on, and, since it may have published weights, after it was left."""
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    budget = ledger.budget("people", epsilon=1000, delta=1e-3, unit="row")
+    private = train(linear_run(budget=budget, num_steps=9), steps=1)
+    (pending,) = Ledger(f"sqlite:///{tmp_path}/privacy.db").budget("people").pending()
+    assert pending.held_for() is not None
+    with pytest.raises(InvalidArgument, match="one that no process is working on"):
+        pending.void()
+    train(private, steps=1)
+    del private
+    gc.collect()
+    assert pending.held_for() is None
+    with pytest.raises(InvalidArgument, match="may have published metrics"):
+        pending.void()
+    pending.void(force=True)
+    assert budget.spent == 0
+
+
+def test_a_run_that_was_voided_by_force_cannot_go_on(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    budget = ledger.budget("people", epsilon=1000, delta=1e-3, unit="row")
+    private = train(linear_run(budget=budget, num_steps=9), steps=1)
+    (pending,) = ledger.budget("people").pending()
+    pending.void(force=True)
+    with pytest.raises(InvalidArgument, match="^step='after the end'"):
+        train(private)
+    assert private.steps_taken == 1

@@ -1,7 +1,8 @@
 """`hush ledger`: privacy budgets in a database, and everything that was charged to them.
 
-The actions come in four kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
-(verify, recompute, export) and people (admit, share). What they print is in `hush.cli.commands.ledger_text`.
+The actions come in five kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
+(verify, recompute, export), safekeeping (key, anchor, backup, restore) and people (admit, share). What they print is in
+`hush.cli.commands.ledger_text`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "admitted people, your token is read from $HUSH_LEDGER_TOKEN.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for add in (_add_budgets, _add_spending, _add_checks, _add_people):
+    for add in (_add_budgets, _add_spending, _add_checks, _add_safekeeping, _add_people):
         add(actions)
 
 
@@ -235,22 +236,35 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
 def _add_checks(actions: Any) -> None:
     """Add the actions for auditors."""
     verify = _action(actions, "verify", _verify, "check whether anything was edited, removed or reordered")
-    verify.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
+    _add_evidence(verify)
     _action(actions, "recompute", _recompute, "recompute all charges with this version's accountant", "NAME")
     export = _action(actions, "export", _export, "write a report for an auditor")
     export.add_argument("file", metavar="FILE", type=Path, help="an HTML file that does not exist yet")
     export.add_argument("--name", metavar="NAME", help="report only this budget")
 
 
+def _add_evidence(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what a ledger was like."""
+    parser.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
+    parser.add_argument("--anchors", metavar="FILE", help="signed heads, which `hush ledger anchor` has written")
+    parser.add_argument("--public-key", metavar="HEX", help="with --anchors: the public key of whoever signed them")
+
+
+def _evidence(options: argparse.Namespace) -> dict[str, Any]:
+    return {"head": options.head, "anchors": options.anchors, "public_key": options.public_key}
+
+
 def _verify(options: argparse.Namespace) -> None:
     """Verify the chain of hashes, and fail if it is broken."""
     from hush.ledger import LedgerDamaged
 
-    result = open_ledger(options.db).verify(options.head)
+    result = open_ledger(options.db).verify(**_evidence(options))
     content = {
         "ok": result.ok,
         "rows": result.rows,
         "head": result.head,
+        "head_was_given": result.head_was_given,
+        "anchors": result.anchors,
         "notes": list(result.notes),
         "findings": [{"row": item.row, "about": item.about, "what": item.what} for item in result.findings],
     }
@@ -271,6 +285,54 @@ def _export(options: argparse.Namespace) -> None:
     state = "The ledger is intact." if result.ok else f"The ledger is DAMAGED: {text.counted(len(result.findings))}."
     content = {"file": str(options.file), "ok": result.ok, "head": result.head}
     _print(options, content, lambda: f"Written to {options.file}. {state}\nKeep this hash elsewhere: {result.head}")
+
+
+# Safekeeping
+
+
+def _add_safekeeping(actions: Any) -> None:
+    """Add the actions that keep what a ledger was like elsewhere."""
+    key = _action(actions, "key", _key, "make a private key to sign heads with, and print its public key")
+    key.add_argument("file", metavar="FILE", type=Path, help="a new file, which only you can read")
+    anchor = _action(actions, "anchor", _anchor, "sign the ledger's head, and append it to a file elsewhere")
+    anchor.add_argument("file", metavar="FILE", type=Path, help="the anchors of this ledger, best on another machine")
+    anchor.add_argument("--key", metavar="FILE", type=Path, required=True, help="the private key of `hush ledger key`")
+    backup = _action(actions, "backup", _backup, "copy a ledger's file while it is in use")
+    backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
+    restore = _action(actions, "restore", _restore, "make a ledger from a backup, which --db names")
+    restore.add_argument("file", metavar="FILE", type=Path, help="a new file")
+    _add_evidence(restore)
+    restore.add_argument(
+        "--force", action="store_true", help="even if charges may have been made since: they are forgotten"
+    )
+
+
+def _key(options: argparse.Namespace) -> None:
+    """Make a key for anchors."""
+    from hush.ledger import Ledger
+
+    public = Ledger.new_key(options.file)
+    words = f"Written to {options.file}: keep it secret, and away from the ledger.\nPublic key: {public}"
+    _print(options, {"file": str(options.file), "public_key": public}, lambda: words)
+
+
+def _anchor(options: argparse.Namespace) -> None:
+    """Sign the head."""
+    head = open_ledger(options.db).anchor(options.file, key=options.key)
+    _print(options, {"file": str(options.file), "head": head}, lambda: f"Signed: {head}")
+
+
+def _backup(options: argparse.Namespace) -> None:
+    """Write a backup."""
+    head = open_ledger(options.db).backup(options.file)
+    words = f"Written to {options.file}. It can be read, and takes no charges.\nKeep its head elsewhere: {head}"
+    _print(options, {"file": str(options.file), "head": head}, lambda: words)
+
+
+def _restore(options: argparse.Namespace) -> None:
+    """Make a ledger from a backup."""
+    open_ledger(options.db).restore(options.file, **_evidence(options), force=options.force)
+    _print(options, {"file": str(options.file)}, lambda: f"Restored to {options.file}. A row of it says so.")
 
 
 # People

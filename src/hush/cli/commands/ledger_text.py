@@ -156,7 +156,7 @@ def pending(rows: list[dict[str, Any]]) -> str:
 def verified(result: Verification) -> str:
     """Say what a verification found."""
     findings = [f"  {_printable(str(finding))}" for finding in result.findings]
-    summary = f"{result.rows:,} rows: " + ("no problems." if result.ok else f"{counted(len(findings))}.")
+    summary = f"{result.rows:,} rows: " + (f"{result.scope()}." if result.ok else f"{counted(len(findings))}.")
     notes = [f"  Note: {_printable(note)}" for note in result.notes]
     return "\n".join([summary, *findings, *notes, f"Head: {result.head}"])
 

@@ -20,6 +20,8 @@ from hush.errors import InvalidArgument
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MAX_BYTES = 1 << 36
+_MOST_EXPANDED = 100
+_FREELY_EXPANDED = 1 << 28  # bytes; every machine has these
 _CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32  # a label and an image
 CIFAR_TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 CIFAR_TEST = ("test_batch.bin",)
@@ -140,7 +142,7 @@ class _NpzFile:
         try:
             with zipfile.ZipFile(path) as archive:
                 self._names = {Path(file).stem for file in archive.namelist() if file.endswith(".npy")}
-        except (OSError, zipfile.BadZipFile):
+        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
             raise InvalidArgument("data", path.name, "a file in NPZ format") from None
 
     def key(self, *names: str) -> str | None:
@@ -150,12 +152,20 @@ class _NpzFile:
     def header(self, name: str) -> tuple[tuple[int, ...], Any]:
         """Return the shape and the type of an array, which the file states before the values."""
         try:
-            with zipfile.ZipFile(self._path) as archive, archive.open(f"{name}.npy") as file:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+            with zipfile.ZipFile(self._path) as archive:
+                entry = archive.getinfo(f"{name}.npy")
+                self._refuse_bomb(name, entry)
+                with archive.open(entry) as file:
+                    version = np.lib.format.read_magic(file)
+                    old, new = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+                    shape, _, dtype = (old if version == (1, 0) else new)(file)
+                    values = entry.file_size - file.tell()
+        except InvalidArgument:
+            raise
+        except Exception:  # NumPy parses the header as Python, and what it raises has no common class
             raise self._damaged(name) from None
+        if not dtype.hasobject and (min(shape, default=1) < 0 or math.prod(shape) * dtype.itemsize != values):
+            raise self._damaged(name)  # memory is taken as the header says, before the values are read
         return shape, dtype
 
     def read(self, name: str) -> NDArray[Any]:
@@ -167,8 +177,19 @@ class _NpzFile:
         try:
             with np.load(self._path, allow_pickle=False) as arrays:
                 return np.asarray(arrays[name])
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        except Exception:
             raise self._damaged(name) from None
+
+    def _refuse_bomb(self, name: str, entry: zipfile.ZipInfo) -> None:
+        """Refuse a small file that becomes large."""
+        if entry.file_size > max(_MOST_EXPANDED * entry.compress_size, _FREELY_EXPANDED):
+            raise InvalidArgument(
+                "data",
+                self._path.name,
+                f"arrays of at most {_MOST_EXPANDED} times their compressed size",
+                f"{name} would fill {entry.file_size >> 20:,} MiB",
+                "Save it with numpy.savez, without compression, if that is right",
+            )
 
     def _damaged(self, name: str) -> InvalidArgument:
         return InvalidArgument("data", self._path.name, f"a complete array {name}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hush.accounting.budget import Charge, Repeat
 from hush.errors import InvalidArgument
-from hush.ledger.accounts.people import Role
+from hush.ledger.accounts.people import Role, may_serve
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -117,7 +117,10 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
                     "Settle it first: see `hush ledger pending`",
                 )
         elif has_answer:
-            return Reserved(budget, row, settled[0].answer)
+            if _may_serve(budget, row):
+                return Reserved(budget, row, settled[0].answer)
+            if requested:
+                raise InvalidArgument("request", charge.request, "a new key", "Another person used this one")
         elif requested:
             raise InvalidArgument("request", charge.request, "a new key", f"This request was {settled[0].kind}")
     if others and charge.repeat is Repeat.REFUSED_ON_OTHER_DATA:
@@ -165,6 +168,12 @@ def _described(data: str) -> str:
         )
     except (ValueError, AttributeError, KeyError, TypeError):  # a caller's own text
         return data
+
+
+def _may_serve(budget: LedgerBudget, row: Entry) -> bool:
+    """Return whether the answer to a charge may be given to whoever asks now."""
+    with budget.store.reading() as connection:
+        return may_serve(connection, row.author, budget.person.name)
 
 
 def _resumed(budget: LedgerBudget, row: Entry) -> Reserved:

@@ -8,7 +8,6 @@ The caller then runs the release and commits the reservation.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -203,7 +202,7 @@ class LedgerBudget:
     def status(self) -> list[Status]:
         """Return the state of each block's budget; a budget without blocks has one."""
         with self.store.reading() as connection:
-            now = max(connection.execute(sa.select(schema.head.c.time)).scalar_one(), time.time_ns() // 1000)
+            now = self.store.now(connection)
             query = sa.select(schema.budgets).where(schema.budgets.c.budget == self.name)
             if self._blocks is not None:
                 query = query.where(schema.budgets.c.block.in_(self._blocks))

@@ -107,6 +107,18 @@ class DatabaseRole:
         return Person(str(name), Role(role))
 
 
+def may_serve(connection: sa.Connection, author: str, reader: str) -> bool:
+    """Return whether an answer that one person stored may be given to another.
+
+    In PostgreSQL, analysts can write rows without hush, and so answers that nothing was asked for. Such a row costs its
+    author's share only, unless somebody else believes it.
+    """
+    if author == reader or connection.dialect.name != "postgresql":
+        return True
+    role = sa.select(schema.people.c.role).where(schema.people.c.name == author)
+    return connection.execute(role).scalar_one_or_none() != Role.ANALYST
+
+
 def new_token() -> str:
     """Return a new token of 256 random bits."""
     return secrets.token_urlsafe(32)

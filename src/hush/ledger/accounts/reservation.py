@@ -13,6 +13,7 @@ from hush.accounting.budget import Cost
 from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
+from hush.ledger.accounts.people import may_serve
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere, Effect
@@ -244,5 +245,6 @@ def check_asked_once(connection: sa.Connection, written: Entry) -> None:
         same_author = row.author == written.author
         both_sealed = details["sealed"] and json.loads(row.details)["sealed"]
         can_continue = row.kind is None and same_author and both_sealed
-        if can_continue or (row.kind == EntryKind.COMMITTED and row.answer is not None):
+        was_answered = row.kind == EntryKind.COMMITTED and row.answer is not None
+        if can_continue or (was_answered and may_serve(connection, row.author, written.author)):
             raise AlreadyThere("the question was asked before")

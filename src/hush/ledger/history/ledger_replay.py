@@ -31,6 +31,9 @@ from hush.ledger.history.records import (
 )
 from hush.ledger.storage.entry import FIRST, Entry, EntryKind
 
+_CLOCK = 60_000_000
+"""Microseconds by which the clocks of two machines may differ without a remark."""
+
 
 class _Impossible(Exception):
     """The contents of a row are impossible."""
@@ -46,6 +49,8 @@ class LedgerReplay:
         self.charges: dict[int, Charged] = {}
         self.rows: list[Entry] = []
         self.corrections: dict[int, list[str]] = {}
+        self.restored: dict[int, bool] = {}
+        self.set_back: list[int] = []
         self.findings: list[Finding] = []
         self._undercharged: dict[tuple[str, str], dict[int, str]] = {}
         self._costs: dict[tuple[Cap, str, float | None], tuple[Event, Cost]] = {} if known is None else known._costs
@@ -101,8 +106,8 @@ class LedgerReplay:
             self._note(row, "chain", "it does not continue the hash chain: a row was edited, removed or inserted")
         if row.hash != row.computed_hash():
             self._note(row, "chain", "the row was edited: its hash does not match")
-        if self._last is not None and not _number(row.time) >= _number(self._last.time):
-            self._note(row, "chain", "its time is earlier than the previous row's")
+        if self._last is not None and _number(row.time) < _number(self._last.time) - _CLOCK:
+            self.set_back.append(row.id)
 
     def _note(self, row: Entry, about: str, what: str) -> None:
         self.findings.append(Finding(row=row.id, about=about, what=what))
@@ -233,6 +238,13 @@ class LedgerReplay:
         if not budget.cap.fits(block.budget.required):
             self._note(row, "cap", "by this version's accountant, the releases exceed the cap")
 
+    def _restored(self, row: Entry) -> None:
+        self._check_owner(row)
+        details = json.loads(row.details)
+        if details["rows"] != row.id - 1:
+            raise _Impossible("it does not follow the last row of the backup")
+        self.restored[row.id] = bool(details["was_last"])
+
     # Checks
 
     def _budget_and_blocks(self, row: Entry, *, charges: bool = True) -> tuple[BudgetRecord, list[str]]:
@@ -313,6 +325,7 @@ _READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
     EntryKind.COMMITTED: LedgerReplay._charge,
     EntryKind.VOIDED: LedgerReplay._settle,
     EntryKind.RECOMPUTED: LedgerReplay._recomputed,
+    EntryKind.RESTORED: LedgerReplay._restored,
 }
 
 

@@ -25,7 +25,8 @@ class Finding:
 
     Attributes:
         row: The number of the row, if the problem is in one.
-        about: ``chain`` (hashes, order), ``row`` (contents that are impossible), ``cost``, ``cap`` or ``table``.
+        about: ``chain`` (hashes, order), ``row`` (contents that are impossible), ``cost``, ``cap``, ``table`` or
+            ``anchor``.
         what: A description of the problem.
 
     >>> print(Finding(row=7, about="chain", what="the row was edited: its hash does not match"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from hush.ledger.history.anchors import check_anchors
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import PARTS, BlockRecord, Finding, Part
 from hush.ledger.storage import schema as schema
@@ -28,6 +30,8 @@ class Verification:
         head: The hash of the last row. Store it elsewhere: with it, a later check detects rows that were removed from
             the end, and a ledger that was rewritten from the start.
         head_was_given: Whether this check compared the ledger with such a hash.
+        place: Where the ledger is: a ``file`` or a ``database``.
+        anchors: How many anchors this check compared with the ledger, and found confirmed.
         findings: The problems; empty if the ledger is intact.
         notes: Remarks that are not problems.
 
@@ -43,6 +47,8 @@ class Verification:
     rows: int
     head: str
     head_was_given: bool
+    place: str = "file"
+    anchors: int = 0
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
 
@@ -54,17 +60,39 @@ class Verification:
     def __str__(self) -> str:
         """Return the result as text."""
         if self.ok:
-            return f"{self.rows} rows, no problems. Head: {self.head}"
+            return f"{self.rows:,} rows, {self.scope()}. Head: {self.head}"
         return "\n".join(map(str, self.findings))
 
+    def scope(self) -> str:
+        """Say where no problems were found."""
+        if self.anchors:
+            return f"no problems, also compared with {counted(self.anchors, 'anchor')}"
+        if self.head_was_given:
+            return "no problems, also compared with the given head"
+        return (
+            f"no problems inside this {self.place}, which cannot show whether it is an older copy, or was written anew"
+        )
 
-def verify(store: Store, head: str | None = None) -> Verification:
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "anchor"), counted(2000, "anchor")
+    ('1 anchor', '2,000 anchors')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def verify(
+    store: Store, head: str | None = None, *, anchors: Path | None = None, public_key: str | None = None
+) -> Verification:
     """Verify a ledger. A damaged one raises nothing; the result lists the findings.
 
     Guarantee:
         Detects every row that was edited, removed, inserted or moved, unless all later hashes were rewritten. If
-        ``head`` is the hash of a later row, it detects that, too. It also detects charges below their events' costs,
-        settlements beyond what was reserved, sums above a cap or a share, and tables that contradict the rows.
+        ``head`` is the hash of a later row, or an anchor is of one, it detects that, too. It also detects charges below
+        their events' costs, settlements beyond what was reserved, sums above a cap or a share, and tables that
+        contradict the rows.
 
     Assumes:
         Events describe what was run (the caller's duty). The hashes of tokens are not in the rows, so a replaced token
@@ -78,7 +106,17 @@ def verify(store: Store, head: str | None = None) -> Verification:
     except LedgerUnavailable as error:
         finding = Finding(row=None, about="table", what=f"The tables cannot be read. {error}")
         return Verification(rows=0, head=FIRST, head_was_given=head is not None, findings=(finding,))
-    return verified(replay, tables, head)
+    place = "file" if store.url.get_backend_name() == "sqlite" else "database"
+    result = replace(verified(replay, tables, head), place=place)
+    if anchors is None:
+        return result
+    check = check_anchors(replay.rows, anchors, public_key or "")
+    return replace(
+        result,
+        anchors=check.confirmed,
+        findings=(*result.findings, *check.findings),
+        notes=(*result.notes, *check.notes),
+    )
 
 
 def verified(replay: LedgerReplay, tables: Tables, head: str | None = None) -> Verification:
@@ -204,6 +242,11 @@ def _notes(replay: LedgerReplay) -> Iterator[str]:
     for name, budget in replay.budgets.items():
         if any(block.is_overcharged for block in budget.blocks.values()):
             yield f"{name}: this version's accountant charges less. Run hush ledger recompute to refund the difference."
+    for number in replay.set_back[:3]:
+        yield f"Row {number} is earlier than the row before: one of the two clocks was wrong."
+    for row, was_last in replay.restored.items():
+        doubt = "" if was_last else ". Nothing shows that no charges were made after the backup: they would be missing"
+        yield f"Row {row}: the ledger was restored from a backup{doubt}."
     pending = sum(charge.status == "reserved" for charge in replay.charges.values())
     if pending:
         yield f"{pending} pending reservations, which count as spent. See hush ledger pending."

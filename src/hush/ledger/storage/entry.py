@@ -32,6 +32,7 @@ class EntryKind(StrEnum):
     COMMITTED = "committed"
     VOIDED = "voided"
     RECOMPUTED = "recomputed"
+    RESTORED = "restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Entry:
         delta: The row's change to the delta part of the `Cost`.
         answer: The released answer, if it may be returned again.
         details: Further values, as a JSON object.
-        time: Microseconds since 1970. Never earlier than the previous row's.
+        time: Microseconds since 1970, by the clock of the machine, or of the database's server.
         previous: The hash of the previous row.
         hash: The hash of this row's other fields.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from importlib import resources
 from typing import Any
@@ -12,12 +13,12 @@ from hush.errors import HushError, InvalidArgument
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage import store
 from hush.ledger.storage.entry import HASHED, Entry
-from hush.ledger.storage.errors import NotAllowed
-from hush.ledger.storage.store import Store
+from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
+from hush.ledger.storage.store import Effect, Store
 
-_TABLES = "hush_ledger, hush_head, hush_entries, hush_datasets, hush_budgets, hush_people, hush_shares, hush_leases"
-_SCRIPTS = ("postgres.sql", "postgres_leases.sql")  # of version 1, and new in version 2
-_DENIED, _TAKEN = "42501", "42710"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
+_SCRIPTS = ("postgres_leases.sql", "postgres_roles.sql")  # what is new in versions 2 and 3
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_DENIED, _TAKEN, _LOCKED = "42501", "42710", "55P03"
 _GIVEN_BY_TRIGGER = ("id", "previous", "time", "author", "block", "unit", "relation", "hash")
 _INSERT = schema.entries.insert().returning(*(schema.entries.c[name] for name in _GIVEN_BY_TRIGGER))
 # Writes a record to the write-ahead log and waits for it, and so for all transactions committed before. Sessions that
@@ -27,6 +28,12 @@ _WAIT = (
     "WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), pg_logical_emit_message(true, 'hush', '')"
 )
 _LOCK = 0x68757368  # "hush": the key of our advisory lock
+_TURN = 5.0
+"""Seconds to wait for the end of the chain before sessions that block everybody are ended. See `postgres_roles.sql`."""
+
+
+class Blocked(LedgerUnavailable):
+    """Another session holds a lock for long."""
 
 
 class PostgresStore(Store):
@@ -34,7 +41,7 @@ class PostgresStore(Store):
 
     def _connected(self) -> sa.Engine:
         # `_begin` starts transactions, together with their settings, in one round trip.
-        return sa.create_engine(
+        engine = sa.create_engine(
             self.url,
             isolation_level="AUTOCOMMIT",
             pool_size=16,
@@ -42,10 +49,24 @@ class PostgresStore(Store):
             pool_pre_ping=True,
             pool_timeout=store.PATIENCE,
         )
+        sa.event.listen(engine, "connect", _set_path)
+        return engine
+
+    def append(self, entry: Entry, effect: Effect | None = None) -> Entry:
+        """Append a row. End sessions of other people that block everybody with an open transaction."""
+        end = time.monotonic() + store.PATIENCE
+        while True:
+            try:
+                return super().append(entry, effect)
+            except Blocked:
+                if time.monotonic() > end:
+                    raise
+                with self._translated_errors(), self.engine.connect() as connection:
+                    connection.exec_driver_sql("SELECT hush_end_blockers()")
 
     def _begin(self, connection: sa.Connection) -> None:
         # The lock on the end of the chain is held until the commit returns, so the commit must not wait for the disk.
-        patience = int(store.PATIENCE * 1000)
+        patience = int(min(store.PATIENCE, _TURN) * 1000)
         connection.exec_driver_sql(f"BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = {patience}")
 
     def _begin_reading(self, connection: sa.Connection) -> sa.Connection:
@@ -56,6 +77,8 @@ class PostgresStore(Store):
         connection.exec_driver_sql(_WAIT)
 
     def _lock_tables(self, connection: sa.Connection) -> None:
+        if connection.execute(_IS_KEEPER).scalar_one_or_none() is False:
+            raise NotAllowed("The ledger is of an older version of hush. Whoever created it must open it once.")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
     def now(self, connection: sa.Connection) -> int:
@@ -63,12 +86,19 @@ class PostgresStore(Store):
         return int(connection.execute(_NOW).scalar_one())
 
     def _prepare(self, connection: sa.Connection, version: int) -> None:
+        names = [table.name for table in schema.metadata.sorted_tables]
         columns = [schema.entries.c[name].name for name in HASHED]
-        hashed = " || ".join(f"{{{{schema}}}}.hush_field(NEW.{column}::text)" for column in columns)
-        for script in _SCRIPTS[version:]:
+        values = {
+            "hashed": " || ".join(f"{{{{schema}}}}.hush_field(NEW.{column}::text)" for column in columns),
+            "names": ", ".join(f"'{name}'" for name in names),
+            "tables": ", ".join(f"{{{{schema}}}}.{name}" for name in names),
+            "schema": _schema_name(connection),
+        }
+        for script in ("postgres.sql", *_SCRIPTS[max(version - 1, 0) :]):
             text = resources.files("hush.ledger.storage").joinpath(script).read_text()
-            filled = text.replace("{{hashed}}", hashed).replace("{{schema}}", _schema_name(connection))
-            connection.exec_driver_sql(filled.replace("%", "%%"))
+            for name, value in values.items():
+                text = text.replace(f"{{{{{name}}}}}", value)
+            connection.exec_driver_sql(text.replace("%", "%%"))
 
     def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
         values = {name: getattr(entry, name) for name in HASHED}  # the trigger sets id, previous, time and hash
@@ -79,6 +109,8 @@ class PostgresStore(Store):
         state = getattr(error.orig, "sqlstate", None)
         if state == _DENIED:
             return NotAllowed("Your database role does not permit this. Nothing was charged.")
+        if state == _LOCKED:
+            return Blocked("Timed out waiting for another session of the database. Nothing was charged.")
         if state == _TAKEN:
             return InvalidArgument("name", "...", "a name that is not a role of the database server")
         return super()._unavailable(error)
@@ -88,21 +120,35 @@ class PostgresStore(Store):
         driver: Any = connection.connection.driver_connection
         # Send the password verifier, not the token: statements may end up in the server's log.
         verifier = driver.pgconn.encrypt_password(token.encode(), name.encode(), b"scram-sha-256").decode()
-        quoted = _quoted(connection, name)
-        rights = " CREATEROLE" if role == "owner" else ""
-        connection.exec_driver_sql(f"CREATE ROLE {quoted} LOGIN{rights} PASSWORD '{verifier}'")
-        connection.execute(sa.text(f"GRANT USAGE ON SCHEMA {_schema_name(connection)} TO {quoted}"))
-        connection.execute(sa.text(f"GRANT SELECT ON {_TABLES} TO {quoted}"))
-        if role == "analyst":
-            connection.execute(sa.text(f"GRANT INSERT ON hush_entries TO {quoted}"))
-            connection.execute(sa.text(f"GRANT INSERT, UPDATE ON hush_leases TO {quoted}"))
-        if role == "owner":
-            tables_owner = connection.execute(_OWNER).scalar_one()
-            connection.execute(sa.text(f"GRANT {_quoted(connection, tables_owner)} TO {quoted} WITH ADMIN OPTION"))
+        connection.exec_driver_sql("SELECT hush_admit(%s, %s, %s)", (name, str(role), verifier))
 
 
 _NOW = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-_OWNER = sa.text("SELECT tableowner FROM pg_tables WHERE tablename = 'hush_entries' AND schemaname = current_schema()")
+_IS_KEEPER = sa.text(
+    "SELECT pg_has_role(tableowner, 'MEMBER') FROM pg_tables WHERE tablename = 'hush_entries' "
+    "AND schemaname = current_schema()"
+)
+_SCHEMAS = """
+SELECT pg_catalog.quote_ident(path.name) FROM pg_catalog.unnest(pg_catalog.current_schemas(false))
+    WITH ORDINALITY AS path(name, place)
+JOIN pg_catalog.pg_namespace AS space ON space.nspname OPERATOR(pg_catalog.=) path.name
+WHERE path.name OPERATOR(pg_catalog.<>) session_user
+    OR pg_catalog.pg_get_userbyid(space.nspowner) OPERATOR(pg_catalog.=) session_user
+ORDER BY path.place LIMIT 1
+"""
+
+
+def _set_path(connection: Any, _: Any) -> None:
+    """Look for tables and functions in one schema only.
+
+    By default, the path begins with a schema of the user's name, which somebody else may have made and filled.
+    """
+    with connection.cursor() as cursor:
+        place = cursor.execute(_SCHEMAS).fetchone()
+        if place is None:
+            raise InvalidArgument("url", "...", "a database with a schema that you may use")
+        cursor.execute(f"SET search_path = {place[0]}, pg_temp")
+    connection.commit()
 
 
 def _schema_name(connection: sa.Connection) -> str:

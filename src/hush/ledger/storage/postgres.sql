@@ -1,29 +1,34 @@
 -- What PostgreSQL does by itself, whoever writes: rows are only added, in one chain, under the name of the session, by
--- those who may, and within caps and shares. `sqlite.py` has the same rules for SQLite.
+-- those who may, and within caps and shares. `sqlite.py` has the same rules for SQLite. It is run again
+-- with each new version.
 --
 -- Functions run with their owner's rights, so that nothing in them may be what a caller can put in its place: every name
 -- is written with its schema, and all others are the system's (a session's own temporary tables would come first else).
 
-CREATE FUNCTION {{schema}}.hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
-$$ SELECT coalesce(length(value) || ':' || value, '-') $$;
+-- Inlined into the trigger, so it has no search path of its own; its names say their schema instead.
+CREATE OR REPLACE FUNCTION {{schema}}.hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
+$$ SELECT coalesce(pg_catalog.length(value)::pg_catalog.text OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) value, '-') $$;
 
-CREATE FUNCTION {{schema}}.hush_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {{schema}}.hush_only_added() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'rows of a ledger are only ever added' USING ERRCODE = 'integrity_constraint_violation';
 END $$;
 
+DROP TRIGGER IF EXISTS hush_only_added ON {{schema}}.hush_entries;
 CREATE TRIGGER hush_only_added BEFORE UPDATE OR DELETE ON {{schema}}.hush_entries
     FOR EACH ROW EXECUTE FUNCTION {{schema}}.hush_only_added();
+DROP TRIGGER IF EXISTS hush_not_emptied ON {{schema}}.hush_entries;
 CREATE TRIGGER hush_not_emptied BEFORE TRUNCATE ON {{schema}}.hush_entries
     FOR EACH STATEMENT EXECUTE FUNCTION {{schema}}.hush_only_added();
 
--- The role of whoever is connected: the tables' owner is an owner; others are what the list of people says.
-CREATE FUNCTION {{schema}}.hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
+-- The role of whoever is connected: an owner may act as the tables' owner, or is in the list of people.
+CREATE OR REPLACE FUNCTION {{schema}}.hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN session_user = current_user THEN 'owner'
-                ELSE (SELECT role FROM {{schema}}.hush_people WHERE name = session_user) END $$;
+    SELECT coalesce((SELECT role FROM {{schema}}.hush_people WHERE name = session_user),
+                    CASE WHEN pg_has_role(session_user, current_user, 'MEMBER') THEN 'owner' END) $$;
 
-CREATE FUNCTION {{schema}}.hush_append() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE OR REPLACE FUNCTION {{schema}}.hush_append() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     last {{schema}}.hush_head%ROWTYPE;
@@ -50,7 +55,8 @@ BEGIN
     PERFORM NEW.details::json, NEW.event::json;  -- what cannot be read would stand there for good
     NEW.id := last.id + 1;
     NEW.previous := last.hash;
-    NEW.time := greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last.time);
+    -- Not less and not more: a clock that was wrong once must not close blocks that expire for good.
+    NEW.time := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     NEW.author := session_user;
     IF NEW.kind IN ('reserved', 'committed', 'voided') THEN
         spender := NEW.author;
@@ -130,6 +136,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
+DROP TRIGGER IF EXISTS hush_append ON {{schema}}.hush_entries;
 CREATE TRIGGER hush_append BEFORE INSERT ON {{schema}}.hush_entries
     FOR EACH ROW EXECUTE FUNCTION {{schema}}.hush_append();
 

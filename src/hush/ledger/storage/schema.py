@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from hush.errors import Unsupported
 
-VERSION = 2
+VERSION = 3
 """The version of these tables. Older ledgers are migrated by `MIGRATIONS`; newer ones are refused."""
 
 metadata = sa.MetaData()
@@ -150,7 +150,10 @@ leases = sa.Table(
 Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
 """
 
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: leases.create}
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {
+    1: leases.create,
+    2: lambda _: None,  # what is new is in the store's scripts: the roles of PostgreSQL
+}
 """For each version, the step to the next one. It runs in the transaction that stores the new version."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -16,25 +17,65 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import pysqlite
 
 from hush.errors import InvalidArgument
+from hush.ledger.storage import reader, store
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage import store
 from hush.ledger.storage.disk import Disk
 from hush.ledger.storage.entry import HASHED, Entry, EntryKind
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
-from hush.ledger.storage.store import AlreadyThere, Store, closed
+from hush.ledger.storage.ledger_file import file_of, refuse_links, refuse_split
+from hush.ledger.storage.store import BACKUP_REFUSED, AlreadyThere, Store, closed
 
 _CHARGES = (EntryKind.RESERVED, EntryKind.COMMITTED, EntryKind.VOIDED)
 _COSTS = ("renyi", "pure", "unbounded", "delta")
 
 
 class SqliteStore(Store):
-    """A ledger in a file. Many processes may use it, one writes at a time. A row is on disk when `append` returns."""
+    """A ledger in a file. Many processes may use it, one writes at a time. A row is on disk when `append` returns.
+
+    Attributes:
+        path: The absolute path of the file, without symbolic links.
+        is_backup: Whether the file is the backup of a ledger, which takes no charges.
+        is_read_only: Whether this process cannot write to it.
+    """
+
+    is_backup = is_read_only = False
 
     def _connected(self) -> sa.Engine:
         self._reset_locks()
+        self.path = path = file_of(self.url)
+        self.is_backup = reader.is_backup(path)
+        if not self.is_backup:
+            refuse_split(path)
+        if self.is_backup or not reader.may_write(path):
+            self.is_read_only = True
+            engine = sa.create_engine("sqlite://", creator=lambda: reader.open_reader(path), poolclass=sa.NullPool)
+            sa.event.listen(engine, "connect", _set_up_reader)
+            return engine
         engine = sa.create_engine(self.url, connect_args={"timeout": store.PATIENCE}, pool_size=16, max_overflow=-1)
         sa.event.listen(engine, "connect", _set_up)
         return engine
+
+    def _open(self) -> None:
+        if not self.is_read_only:
+            return super()._open()
+        with self.reading() as connection:
+            if not sa.inspect(connection).has_table(schema.about.name):
+                raise LedgerUnavailable("The file is not a ledger.")
+            if schema.is_current(connection):
+                return None
+        path = self.path
+        self._engine = sa.create_engine("sqlite://", creator=lambda: _migrated(path), poolclass=sa.NullPool)
+        sa.event.listen(self._engine, "connect", _set_up_reader)
+        return None
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Run one read transaction on a consistent snapshot."""
+        with super().reading() as connection:
+            before = reader.state(self.path) if self.is_read_only else None
+            yield connection
+        if before is not None and not before.has_log and reader.state(self.path) != before:
+            raise LedgerUnavailable("Somebody wrote to the ledger while it was read. Try again.")
 
     def _reset_locks(self) -> None:
         self._writer, self._disk = threading.Lock(), Disk()
@@ -59,6 +100,12 @@ class SqliteStore(Store):
             self._writer.release()
 
     def _begin(self, connection: sa.Connection) -> None:
+        if self.is_backup:
+            raise NotAllowed(BACKUP_REFUSED)
+        if self.is_read_only:
+            raise NotAllowed(
+                "You may read this ledger's file, but not write to it and its folder. Nothing was charged."
+            )
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         self._check_file(connection)
 
@@ -68,6 +115,8 @@ class SqliteStore(Store):
 
     def _durable(self, connection: sa.Connection) -> None:
         """Flush the write-ahead log, and with it every row committed so far."""
+        if self.is_read_only:
+            return
         self._check_file(connection)
         if connection.info["has_log"]:
             self._disk.sync(f"{connection.info['path']}-wal")
@@ -75,7 +124,9 @@ class SqliteStore(Store):
     def _check_file(self, connection: sa.Connection) -> None:
         """Refuse to write to a file that was removed or replaced: it would vanish when the last process closes it."""
         try:
-            same = os.path.samestat(os.stat(connection.info["path"]), connection.info["file"])
+            state = os.stat(connection.info["path"])
+            same = os.path.samestat(state, connection.info["file"])
+            refuse_links(connection.info["path"], state)
         except FileNotFoundError:
             same = False
         if not same:
@@ -107,8 +158,8 @@ class SqliteStore(Store):
             raise NotAllowed(f"This needs the role of owner{' or analyst' if entry.kind in _CHARGES else ''}.")
         if entry.request is not None and _run(connection, _REQUESTED, budget=entry.budget, request=entry.request).all():
             raise AlreadyThere("the request was made before")  # checked before the cap: a repeat always succeeds
-        now = max(time.time_ns() // 1000, end.time)  # times never decrease, even if the clock does
-        placed = replace(entry, id=end.id + 1, previous=end.hash, time=now)
+        # The time as it is: a clock that was wrong once must not close blocks that expire for good.
+        placed = replace(entry, id=end.id + 1, previous=end.hash, time=self.now(connection))
         if entry.kind in _CHARGES:
             placed = _charged(connection, placed, role)
         written = replace(placed, hash=placed.computed_hash())
@@ -125,6 +176,19 @@ def _set_up(connection: Any, record: Any) -> None:
     # With a write-ahead log, `_durable` waits for the disk outside the lock. Without one, each commit waits.
     connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'EXTRA'}")
     record.info.update(path=path, has_log=mode == "wal", file=os.stat(path))
+
+
+def _set_up_reader(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+
+
+def _migrated(path: str) -> sqlite3.Connection:
+    """Return a copy in memory of an older ledger that cannot be written to, with the tables of this version."""
+    memory = reader.copied(path)
+    engine = sa.create_engine("sqlite://", creator=lambda: memory, poolclass=sa.StaticPool)
+    with engine.begin() as connection:
+        schema.migrate(connection)
+    return memory
 
 
 def _log_mode(connection: Any) -> str:
@@ -200,7 +264,6 @@ def _role_of(name: Any) -> sa.ScalarSelect[Any]:
 _END = sa.select(
     schema.head.c.id,
     schema.head.c.hash,
-    schema.head.c.time,
     _role_of(sa.bindparam("name")).label("role"),
     sa.exists(sa.select(schema.people.c.name)).label("known"),
 )

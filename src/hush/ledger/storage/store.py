@@ -29,6 +29,11 @@ _LOST = (
     "see `hush ledger pending`."
 )
 
+BACKUP_REFUSED = (
+    "This file is a backup of a ledger. It takes no charges, since those after it are missing. Restore it first: "
+    "`hush ledger restore`."
+)
+
 
 class DoesNotFit(HushError):
     """The cap refused a row. `LedgerBudget` turns this into `OverBudget`, which has the figures."""
@@ -44,6 +49,9 @@ class Store(ABC):
     Every change is one transaction that locks the end of the hash chain first. So changes are serialised, and cannot
     deadlock.
     """
+
+    after_append: Callable[[Entry], None] | None = None
+    """What is done with each new row once it is on disk, before its caller goes on."""
 
     def __init__(self, url: sa.URL) -> None:
         """Connect, and create or migrate the tables."""
@@ -119,6 +127,8 @@ class Store(ABC):
             written = self._append(connection, entry)
             if effect is not None:
                 effect(connection, written)
+        if self.after_append is not None:
+            self.after_append(written)
         return written
 
     @contextmanager
@@ -178,6 +188,8 @@ class Store(ABC):
             raise _refusal(_first_line(error)) from None
         except sa.exc.DBAPIError as error:
             raise self._unavailable(error) from None
+        except (sa.exc.NoResultFound, sa.exc.MultipleResultsFound):
+            raise LedgerUnavailable("The tables are not those of a ledger. Nothing was released.") from None
         except sa.exc.TimeoutError:
             raise LedgerUnavailable(_LOST.format("Timeout", "too many connections")) from None
         except OSError as error:  # the disk
@@ -204,6 +216,8 @@ def _refusal(message: str) -> HushError:
         )
     if "hush_within_cap" in message:
         return DoesNotFit("the charge does not fit")
+    if "this is a backup" in message:
+        return NotAllowed(BACKUP_REFUSED)
     if "only ever added" in message:
         return NotAllowed("Rows of a ledger are never changed or removed.")
     if "fingerprint" in message:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import weakref
 from dataclasses import replace
 
-from hush.accounting.budget import Budget, Charge
+from hush.accounting.budget import Budget, Charge, Reservation
 from hush.accounting.events import QualifiedEvent
 from hush.accounting.receipts import Receipt, receipt_of
 from hush.errors import InvalidArgument
@@ -18,17 +21,23 @@ class Payment:
 
     A reservation may be that of an interrupted run with the same name. Such a run must load its state before its first
     step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
+
+    The process holds the reservation from its first step on, until the run is settled, or dropped. So others see that
+    the run is alive, and neither void it nor continue it from a copy of its state.
     """
 
     def __init__(self, plan: TrainingPlan, budget: Budget, assumptions: tuple[str, ...] = ()) -> None:
         """Reserve the cost of all steps of a plan, or raise `BudgetExceeded`. ``assumptions`` are those of its keys."""
-        event = plan.event()
-        assert isinstance(event, QualifiedEvent)
-        event = replace(event, assumptions=(*event.assumptions, *assumptions))
+        self._plan, self._assumptions = plan, assumptions
+        event = self._event(plan.num_steps)
         charge = Charge(event=event, purpose=f"training, {plan.num_steps} steps", delta=plan.delta)
-        self._plan, self._reservation = plan, budget.reserve(charge)
+        self._reservation = budget.reserve(charge)
         self._resumed = self._must_load = self._reservation.resumed
         self._settled = False
+        if self._resumed:
+            gc.collect()  # the interrupted run may be one of this process that was dropped, and still hold it
+        self._letting_go = weakref.finalize(self, _let_go, self._reservation, os.getpid())
+        self._letting_go.atexit = False  # the hold of a process that has ended counts for nothing
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -42,7 +51,8 @@ class Payment:
     def refuse_unpaid(self, step: int) -> None:
         """Refuse a step after the run was settled, or before a resumed run has loaded its state.
 
-        The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up.
+        The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up, and show
+        that this process holds it.
         """
         if not self._settled and (step & (step - 1)) == 0 and not self._reservation.is_open():
             self._settled = True
@@ -55,6 +65,9 @@ class Payment:
                 "load_state_dict before the first step",
                 "The charge covers one run. Starting again would release more than it covers",
             )
+        if (step & (step - 1)) == 0:
+            # From the first step on, weights may have been published: only --force voids it then.
+            self._reservation.hold(1 if step or self._resumed else 0)
 
     def loaded(self) -> None:
         """Note that the run has loaded its state."""
@@ -70,10 +83,22 @@ class Payment:
         if steps_taken == 0 and not self._resumed:
             self._reservation.void()
         elif 0 < steps_taken < self._plan.num_steps and self._charges_by_step() and not self._resumed:
-            self._reservation.commit(self._plan.event(steps_taken))
+            self._reservation.commit(self._event(steps_taken))
         else:
             self._reservation.commit()
+
+    def _event(self, num_steps: int) -> QualifiedEvent:
+        """Return what so many steps are, with the assumptions of the run's keys."""
+        event = self._plan.event(num_steps)
+        assert isinstance(event, QualifiedEvent)
+        return replace(event, assumptions=(*event.assumptions, *self._assumptions))
 
     def _charges_by_step(self) -> bool:
         """Return whether every step is an event of its own, so that a run may stop depending on its results."""
         return self._plan.correlated is None and isinstance(self._plan.sampling, (Poisson, FixedSize, Full))
+
+
+def _let_go(reservation: Reservation, process: int) -> None:
+    """Release the reservation of a run that was dropped, in the process that holds it and not in a fork of it."""
+    if os.getpid() == process:
+        reservation.release()
