@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument, Unsupported, check_instance
-from hush.guarantee import Relation
+from hush.guarantee import AnyWindow, Relation
 from hush.ledger.accounts.people import Role
 from hush.ledger.storage import schema as schema
 
@@ -27,6 +27,8 @@ def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
     refuse_nested(blocks)
     if cap.relation is Relation.REPLACE:
         raise Unsupported("blocks under the relation 'replace': a replaced unit may move from one block to another")
+    if isinstance(cap.unit.window, AnyWindow):
+        raise Unsupported("blocks for any stretch of time: it could be in two blocks", "Use windows of the calendar")
     return [check_block(name) for name in blocks]
 
 

@@ -315,7 +315,7 @@ class LedgerBudget:
         """Return a row for this budget, not yet written."""
         values: dict[str, Any] = {
             "block": self.block_list(),
-            "unit": str(self.cap.unit),
+            "unit": self.cap.unit.name,
             "relation": self.cap.relation.value,
             **asdict(cost),
         }
