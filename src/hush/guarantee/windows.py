@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+from typing import Any
 
 from hush.errors import InvalidArgument, check_instance
 
@@ -143,14 +144,14 @@ class UnrecordedWindows:
 Windows = CalendarWindows | EqualWindows | AnyWindow | UnrecordedWindows
 
 
-def check_length(window: timedelta) -> None:
+def check_length(window: Any) -> None:
     """Refuse a length that is not positive or has a fraction of a second."""
     advice = ("The window is part of the guarantee and is stored in whole seconds", "Pass e.g. timedelta(days=7)")
     if not isinstance(window, timedelta) or not window > timedelta(0) or window.microseconds:
         raise InvalidArgument("window", window, "a positive timedelta of whole seconds", *advice)
 
 
-def check_zone(zone: str) -> None:
+def check_zone(zone: Any) -> None:
     """Refuse what cannot be the name of a time zone. Whether there is such a zone is known where times are read."""
     if not isinstance(zone, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_+\-/]*", zone):
         raise InvalidArgument("zone", zone, "the name of a time zone", "Such as UTC or Europe/Berlin")

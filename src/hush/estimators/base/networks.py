@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hush.accounting.budget import Budget, Charge
+from hush.accounting.budget import Budget
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
@@ -92,14 +93,16 @@ class _NetworkEstimator(PrivateEstimator):
         )
         event = private.plan.event()
         assert isinstance(event, QualifiedEvent)
-        if self.budget is not None:
-            charge = Charge(event=event, purpose=f"fit {type(self).__name__}", delta=float(self.delta))
-            self.budget.reserve(charge).commit()
+        # With ``units``, each row is a user of its own.
+        event = replace(event, unit=str(self._unit), assumptions=(*event.assumptions, *self._unit_assumptions))
+        self._reserve(event, float(self.delta))
         module.train()
         for x, y in private.loader:
             private.step(self._loss(private.model(x), y))
         module.eval()
-        self.guarantee_, self.event_ = private.guarantee(), event
+        guarantee = private.guarantee()
+        stated = (*guarantee.assumptions, *self._unit_assumptions)
+        self.guarantee_, self.event_ = replace(guarantee, unit=self._unit, assumptions=stated), event
         return private.close()
 
     def _inputs(self, rows: Floats) -> NDArray[np.float32]:

@@ -32,9 +32,13 @@ class SqliteStore(Store):
 
     def _connected(self) -> sa.Engine:
         self._reset_locks()
+        self._path = os.path.abspath(self.url.database or "")  # the process may change its folder later
         engine = sa.create_engine(self.url, connect_args={"timeout": store.PATIENCE}, pool_size=16, max_overflow=-1)
         sa.event.listen(engine, "connect", _set_up)
         return engine
+
+    def _address(self) -> str:
+        return self.url.set(database=self._path).render_as_string()
 
     def _reset_locks(self) -> None:
         self._writer, self._disk = threading.Lock(), Disk()
