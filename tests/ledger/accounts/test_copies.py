@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from hush import Ledger
 from hush.accounting import LaplaceEvent
 from hush.errors import BudgetExceeded, Unsupported
-from hush.ledger.storage.errors import LedgerUnavailable
+from hush.ledger import LedgerUnavailable
 
 CHARGE = """
 import pickle, sys

@@ -56,7 +56,7 @@ def guarantee_of(model: Any, *, delta: float | None = None) -> Guarantee:
         raise Unsupported("steps with different units or relations: their costs do not add up", "Pass units= to all")
     sum_of_deltas = _rounded_up(sum(Fraction(claim.delta) for claim in claims))
     total_delta = sum_of_deltas if delta is None else check_delta("delta", delta)
-    epsilon = min(_epsilons(claims, [step.event_ for step in steps], total_delta, sum_of_deltas))
+    epsilon = min(_epsilons(claims, tuple(step.event_ for step in steps), total_delta, sum_of_deltas))
     if not (epsilon < math.inf and total_delta < 1):
         raise InvalidArgument("delta", total_delta, f"at least {sum_of_deltas:.3g}, the sum of the steps' deltas")
     sentences = [sentence for claim in claims for sentence in claim.assumptions]
@@ -85,7 +85,9 @@ def _fitted_steps(model: Any) -> list[Any]:
     return steps
 
 
-def _epsilons(claims: Sequence[Guarantee], events: list[Event], delta: float, sum_of_deltas: float) -> Iterator[float]:
+def _epsilons(
+    claims: Sequence[Guarantee], events: tuple[Event, ...], delta: float, sum_of_deltas: float
+) -> Iterator[float]:
     """Yield upper bounds on epsilon at a delta."""
     yield math.inf
     if delta >= sum_of_deltas:
