@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 
-from hush.guarantee import Bound, Guarantee, Relation, Unit
+from hush.guarantee import Bound, CalendarWindow, Guarantee, Relation, Unit
 
 epsilons = st.one_of(st.floats(0, 20), st.floats(0, 1e6), st.sampled_from([0.0, 5e-324, 709.0, 710.0, 1e300]))
 deltas = st.one_of(
@@ -27,10 +27,16 @@ not_numbers = st.one_of(
     st.lists(st.floats(), max_size=3),
 )
 
-windows = st.integers(1, 10**9).map(lambda seconds: timedelta(seconds=seconds))
+lengths = st.integers(1, 10**9).map(lambda seconds: timedelta(seconds=seconds))
+zones = st.sampled_from(["UTC", "Europe/Berlin", "Etc/GMT+12", "America/Port-au-Prince"])
+window_units = st.one_of(
+    st.builds(Unit.user_window, lengths, origin=st.dates()),
+    st.builds(Unit.user_calendar, st.sampled_from(CalendarWindow), zone=zones),
+    st.builds(Unit.user_any_window, lengths, zone=zones),
+)
 units = st.builds(
     Unit.group,
-    st.one_of(st.just(Unit.example()), st.just(Unit.user()), windows.map(Unit.user_window)),
+    st.one_of(st.just(Unit.example()), st.just(Unit.user()), window_units),
     st.one_of(st.just(1), st.integers(1, 10**9)),
 )
 printable = st.characters(exclude_categories=("C", "Z"), include_characters=" ")

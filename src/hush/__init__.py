@@ -2,7 +2,7 @@
 
 - `table`: private SQL on your tables. Home: ``hush.sql``. ``hush.statistics`` does the same for arrays.
 - `privatize`, `fit`, `tune`: private training of PyTorch models. Home: ``hush.training``.
-- ``hush.estimators``: scikit-learn-compatible estimators.
+- ``hush.estimators``: scikit-learn-compatible estimators. `guarantee_of` adds up the private steps of a pipeline.
 - `Ledger`: one privacy budget for everything you release from your data. Home: ``hush.ledger``.
 - `Guarantee`, `Unit`, `Relation`: what a release promises, and to whom. Home: ``hush.guarantee``.
 - ``hush.accounting``: what was run (events) and what it costs (accountants); start with `accounting.epsilon` and
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hush import stability as stability
     from hush import statistics as statistics
     from hush import training as training
+    from hush.estimators import guarantee_of as guarantee_of
     from hush.ledger import Ledger as Ledger
     from hush.sql import table as table
     from hush.training import fit as fit
@@ -57,6 +58,7 @@ else:  # a type checker that saw this would take every misspelt name for a modul
         {
             "Ledger": "hush.ledger",
             "fit": "hush.training",
+            "guarantee_of": "hush.estimators",
             "privatize": "hush.training",
             "table": "hush.sql",
             "tune": "hush.training",
@@ -93,6 +95,7 @@ __all__ = [
     "__version__",
     "accounting",
     "fit",
+    "guarantee_of",
     "mechanisms",
     "privatize",
     "table",

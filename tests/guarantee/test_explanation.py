@@ -93,13 +93,15 @@ def test_weak_promises_are_called_weak(epsilon: float, verdict: str | None) -> N
         (Unit.user(), "It protects each single user: the result hides whether that user's data was used."),
         (
             Unit.user_window(timedelta(days=7)),
-            "It protects each single user within 7 days: the result hides whether that user's data from that period",
+            "It protects each single user within one of the windows of 7 days from 1970-01-01: the result hides "
+            "whether that user's data from that period",
         ),
         (Unit.example().group(3), "It protects each group of 3 examples: the result hides whether that group was"),
         (Unit.user().group(3), "It protects each group of 3 users: the result hides whether those users' data was"),
         (
             Unit.user_window(timedelta(hours=1)).group(2),
-            "It protects each group of 2 user windows of 1 hour: the result hides whether the data from those windows",
+            "It protects each group of 2 user windows, each one of the windows of 1 hour from 1970-01-01: the result "
+            "hides whether the data from those windows",
         ),
     ],
 )

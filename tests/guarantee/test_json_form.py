@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
-from hush.guarantee import Bound, Guarantee, LedgerRow, Relation, Unit
+from hush.guarantee import Bound, CalendarWindow, Guarantee, LedgerRow, Relation, Unit
 from strategies import guarantees
 
 EXAMPLE = Guarantee(
@@ -26,10 +26,10 @@ EXAMPLE = Guarantee(
     assumptions=("Batches are drawn by Poisson sampling.",),
 )
 DOCUMENT: dict[str, Any] = {
-    "schema": "hush.guarantee/1",
+    "schema": "hush.guarantee/2",
     "epsilon": 2.9211,
     "delta": 1e-5,
-    "unit": {"kind": "user-window", "window_seconds": 604_800, "group_size": 1},
+    "unit": {"kind": "user-window", "window": {"seconds": 604_800, "origin": "1970-01-01"}, "group_size": 1},
     "relation": "replace",
     "bound": "estimate",
     "method": "central limit theorem",
@@ -45,7 +45,7 @@ def refuse_constant(literal: str) -> None:
     raise AssertionError(f"{literal} is not strict JSON")
 
 
-def test_the_document_is_what_version_1_means() -> None:
+def test_the_document_is_what_version_2_means() -> None:
     assert json.loads(EXAMPLE.to_json()) == DOCUMENT
     assert read() == EXAMPLE
 
@@ -70,7 +70,7 @@ def test_whole_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("schema", "hush.guarantee/2"),
+        ("schema", "hush.guarantee/3"),
         ("schema", None),
         ("schema", 1),
         ("epsilon", "3"),
@@ -106,25 +106,56 @@ def test_wrong_values_are_refused_by_name(field: str, value: Any) -> None:
     [
         ("kind", "household"),
         ("kind", 1),
-        ("window_seconds", 1.5),
-        ("window_seconds", 0),
-        ("window_seconds", True),
-        ("window_seconds", 10**30),
+        ("window", 604_800),
+        ("window", {}),
+        ("window", {"seconds": 604_800}),
+        ("window", {"seconds": 604_800, "origin": "1970-01-01", "zone": "UTC"}),
+        ("seconds", 1.5),
+        ("seconds", 0),
+        ("seconds", True),
+        ("seconds", 10**30),
+        ("origin", "1970-13-01"),
+        ("origin", None),
         ("group_size", 0),
         ("group_size", "2"),
         ("group_size", None),
     ],
 )
 def test_wrong_units_are_refused_by_name(field: str, value: Any) -> None:
+    is_window = field in ("seconds", "origin")
+    window = {**DOCUMENT["unit"]["window"], field: value}
+    unit = {**DOCUMENT["unit"], **({"window": window} if is_window else {field: value})}
     with pytest.raises(InvalidArgument, match=rf"^{field}="):
-        read(unit={**DOCUMENT["unit"], field: value})
+        read(unit=unit)
 
 
 def test_a_window_without_its_kind_and_a_kind_without_its_window() -> None:
     with pytest.raises(InvalidArgument, match="^window="):
-        read(unit={"kind": "user", "window_seconds": 60, "group_size": 1})
+        read(unit={**DOCUMENT["unit"], "kind": "user"})
     with pytest.raises(InvalidArgument, match="^window="):
-        read(unit={"kind": "user-window", "window_seconds": None, "group_size": 1})
+        read(unit={**DOCUMENT["unit"], "window": None})
+
+
+def test_version_1_says_how_long_windows_are_and_not_where_they_begin() -> None:
+    """It stored 28 days for the months of a calendar and for windows from 1970. The claim that is read is neither."""
+    stored = {**DOCUMENT, "schema": "hush.guarantee/1"}
+    first = {**stored, "unit": {"kind": "user-window", "window_seconds": 28 * 86_400, "group_size": 1}}
+    claim = Guarantee.from_json(json.dumps(first))
+    assert str(claim.unit) == "user within one window of 28 days or longer, as each release cut time (not recorded)"
+    assert claim.unit.name == "user within 28 days"  # as its events and rows are stored
+    assert claim.unit not in (Unit.user_calendar(CalendarWindow.MONTH), Unit.user_window(timedelta(days=28)))
+    assert Guarantee.from_json(claim.to_json()) == claim
+    users = {**stored, "unit": {"kind": "user", "window_seconds": None, "group_size": 2}}
+    assert Guarantee.from_json(json.dumps(users)).unit == Unit.user().group(2)
+
+
+def test_the_versions_do_not_mix() -> None:
+    for schema, unit in (
+        ("hush.guarantee/1", DOCUMENT["unit"]),
+        ("hush.guarantee/2", {"kind": "user-window", "window_seconds": 60, "group_size": 1}),
+    ):
+        with pytest.raises(InvalidArgument, match="^unit="):
+            read(schema=schema, unit=unit)
 
 
 def test_an_infinite_lower_bound_is_refused() -> None:

@@ -23,6 +23,10 @@ The local model, for data you must not collect in the clear
 Choices
     `PrivateSelectBest` of features, `PrivateGridSearch` of settings, on `HeldOut` rows or `Folds`.
 
+People
+    ``fit(X, y, units=ids)`` protects a person with all their rows, of which it uses one; `OneRowPerUser` states that
+    nobody has more. `guarantee_of` adds up all private steps of a pipeline.
+
 Ideas that hold across the package:
 
 - **One base class** (`base.estimator`). Parameters are checked in the constructor and again in fit. A fit states its
@@ -50,6 +54,7 @@ only further dependency (``hush[estimators]``). diffprivlib is a peer in the ben
 from hush.estimators.base.bounds import LearnBounds as LearnBounds
 from hush.estimators.base.networks import PrivateClassifier as PrivateClassifier
 from hush.estimators.base.networks import PrivateRegressor as PrivateRegressor
+from hush.estimators.base.users import OneRowPerUser as OneRowPerUser
 from hush.estimators.linear.bolt_on import BoltOnSGD as BoltOnSGD
 from hush.estimators.linear.classifiers import PrivateLinearSVC as PrivateLinearSVC
 from hush.estimators.linear.classifiers import PrivateLogisticRegression as PrivateLogisticRegression
@@ -82,6 +87,7 @@ from hush.estimators.pate import PATEClassifier as PATEClassifier
 from hush.estimators.selection.encoder import PublicOneHotEncoder as PublicOneHotEncoder
 from hush.estimators.selection.feature_selection import PrivateSelectBest as PrivateSelectBest
 from hush.estimators.selection.grid_search import PrivateGridSearch as PrivateGridSearch
+from hush.estimators.selection.pipeline_guarantee import guarantee_of as guarantee_of
 from hush.estimators.selection.splits import Folds as Folds
 from hush.estimators.selection.splits import HeldOut as HeldOut
 
@@ -100,6 +106,7 @@ __all__ = [
     "LocalRandomizer",
     "NoisyGradients",
     "ObjectivePerturbation",
+    "OneRowPerUser",
     "OutputPerturbation",
     "PATEClassifier",
     "PrivateClassifier",
@@ -123,4 +130,5 @@ __all__ = [
     "PublicOneHotEncoder",
     "Rappor",
     "Wishart",
+    "guarantee_of",
 ]

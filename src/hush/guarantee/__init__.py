@@ -8,24 +8,34 @@ proved it and the assumptions that hush could not check.
 - `Guarantee`: an (epsilon, delta) claim. It explains itself in plain words (`Guarantee.explain`), states what the best
   attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
   (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
-- `Unit`, `UnitKind`: what is protected: an example, a user, a user within a time window, or a group of these.
+- `Unit`, `UnitKind`: what is protected: an example, a user, a user within a time window, or a group of these. A unit
+  with windows says how they cut time: a release that cuts it otherwise costs as many changes as one window touches.
 - `UserWindow`, `CalendarWindow`: the columns of a table that identify a user within a time window.
 - `Relation`: what neighbouring datasets are: add-or-remove, replace or zero-out.
 - `Bound`: which side of the true epsilon the claim is on: upper, lower or an estimate.
 
-In reading order: `terms` and `unit` define the vocabulary, `guarantee` the value, `limits` what it allows an attacker,
-`rounding` and `explanation` the words, `json_form` the stored form.
+In reading order: `terms`, `windows`, `touched_windows` and `unit` define the vocabulary, `guarantee` the value,
+`limits` what it allows an attacker, `rounding` and `explanation` the words, `json_form` and `window_json` the stored
+form.
 """
 
 from hush.guarantee.explanation import verdict as verdict  # shared inside hush, not public
 from hush.guarantee.guarantee import Guarantee as Guarantee
 from hush.guarantee.json_form import TEST_RANDOMNESS as TEST_RANDOMNESS  # shared inside hush, not public
 from hush.guarantee.ledger_row import LedgerRow as LedgerRow  # shared inside hush, not public
+from hush.guarantee.limits import group_delta as group_delta  # shared inside hush, not public
+from hush.guarantee.limits import group_epsilon as group_epsilon  # shared inside hush, not public
 from hush.guarantee.terms import Bound as Bound
 from hush.guarantee.terms import Relation as Relation
-from hush.guarantee.unit import CalendarWindow as CalendarWindow
+from hush.guarantee.touched_windows import Touched as Touched  # shared inside hush, not public
 from hush.guarantee.unit import Unit as Unit
 from hush.guarantee.unit import UserWindow as UserWindow
+from hush.guarantee.window_json import dump_windows as dump_windows  # shared inside hush, not public
+from hush.guarantee.window_json import load_windows as load_windows  # shared inside hush, not public
+from hush.guarantee.windows import AnyWindow as AnyWindow  # shared inside hush, not public
+from hush.guarantee.windows import CalendarWindow as CalendarWindow
+from hush.guarantee.windows import CalendarWindows as CalendarWindows  # shared inside hush, not public
+from hush.guarantee.windows import UnrecordedWindows as UnrecordedWindows  # shared inside hush, not public
 
 # isort: split
 # Shared inside hush, not public.

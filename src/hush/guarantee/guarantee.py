@@ -61,7 +61,7 @@ class Guarantee:
     charged: LedgerRow | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        check_instance("unit", self.unit, Unit, "Use Unit.example(), Unit.user() or Unit.user_window(window)")
+        check_instance("unit", self.unit, Unit, "Use Unit.example(), Unit.user() or Unit.user_window(length)")
         check_instance("relation", self.relation, Relation, "Use e.g. Relation.ADD_OR_REMOVE")
         check_instance("bound", self.bound, Bound, "Use e.g. Bound.UPPER")
         object.__setattr__(self, "epsilon", _check_claim(self.epsilon, self.bound))
@@ -128,7 +128,7 @@ class Guarantee:
         return explain(self)
 
     def to_json(self) -> str:
-        """Return strict JSON (schema ``hush.guarantee/1``) from which `from_json` restores an equal guarantee."""
+        """Return strict JSON (schema ``hush.guarantee/2``) from which `from_json` restores an equal guarantee."""
         return json_form.dump(self)
 
     @classmethod

@@ -1,21 +1,24 @@
-"""The JSON form of a guarantee, schema ``hush.guarantee/1``.
+"""The JSON form of a guarantee, schema ``hush.guarantee/2``.
 
 Run folders, ledgers and model files store guarantees in this form. `load` accepts exactly the fields that `dump`
 writes. Anything else is refused, because a guess about a missing or unknown field could change the guarantee.
+
+Version 1 stored the length of a window and not where windows begin. It is read as what it says: `UnrecordedWindows`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hush.errors import InvalidArgument, check_count, check_instance
+from hush.errors import InvalidArgument, check_instance
 from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.terms import Bound, Relation
 from hush.guarantee.unit import Unit, UnitKind
+from hush.guarantee.window_json import dump_windows, load_length, load_windows
+from hush.guarantee.windows import UnrecordedWindows
 from hush.strict_json import parse
 
 if TYPE_CHECKING:
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
 
 _Term = TypeVar("_Term", bound=StrEnum)
 
-SCHEMA = "hush.guarantee/1"
+SCHEMA = "hush.guarantee/2"
+_FIRST_SCHEMA = "hush.guarantee/1"
 
 _FIELDS = ("schema", "epsilon", "delta", "unit", "relation", "bound", "method", "assumptions")
-_UNIT_FIELDS = ("kind", "window_seconds", "group_size")
+_UNIT_FIELDS = ("kind", "window", "group_size")
+_FIRST_UNIT_FIELDS = ("kind", "window_seconds", "group_size")
 
 TEST_RANDOMNESS = "test randomness"  # what `hush.randomness.TestSource` adds to the assumptions
 NOT_PRIVATE = "made with test randomness"
@@ -46,7 +51,7 @@ def dump(guarantee: Guarantee) -> str:
         "delta": guarantee.delta,
         "unit": {
             "kind": unit.kind.value,
-            "window_seconds": None if unit.window is None else _seconds(unit.window),
+            "window": None if unit.window is None else dump_windows(unit.window),
             "group_size": unit.group_size,
         },
         "relation": guarantee.relation.value,
@@ -73,7 +78,7 @@ def load(text: str) -> dict[str, Any]:
     return {
         "epsilon": _load_epsilon(document["epsilon"]),
         "delta": document["delta"],
-        "unit": _load_unit(document["unit"]),
+        "unit": (_load_first_unit if document["schema"] == _FIRST_SCHEMA else _load_unit)(document["unit"]),
         "relation": _load_term("relation", document["relation"], Relation),
         "bound": _load_term("bound", document["bound"], Bound),
         "method": document["method"],
@@ -84,7 +89,7 @@ def load(text: str) -> dict[str, Any]:
 
 def _check_schema(document: dict[str, Any]) -> None:
     version = document.get("schema")
-    if version != SCHEMA:
+    if version not in (SCHEMA, _FIRST_SCHEMA):
         advice = (
             "Another version may give the same fields a different meaning",
             "Read it with the version of hush that wrote it",
@@ -122,21 +127,14 @@ def _load_term(name: str, value: Any, terms: type[_Term]) -> _Term:
 def _load_unit(value: Any) -> Unit:
     check_instance("unit", value, dict)
     _check_fields("unit", value, _UNIT_FIELDS)
+    window = None if value["window"] is None else load_windows(value["window"])
+    return Unit(kind=_load_term("kind", value["kind"], UnitKind), window=window, group_size=value["group_size"])
+
+
+def _load_first_unit(value: Any) -> Unit:
+    """Return a unit of version 1."""
+    check_instance("unit", value, dict)
+    _check_fields("unit", value, _FIRST_UNIT_FIELDS)
     seconds = value["window_seconds"]
-    return Unit(
-        kind=_load_term("kind", value["kind"], UnitKind),
-        window=None if seconds is None else _load_window(seconds),
-        group_size=value["group_size"],
-    )
-
-
-def _load_window(value: Any) -> timedelta:
-    seconds = check_count("window_seconds", value)
-    try:
-        return timedelta(seconds=seconds)
-    except OverflowError:
-        raise InvalidArgument("window_seconds", value, "a length of time that a timedelta can hold") from None
-
-
-def _seconds(window: timedelta) -> int:
-    return window.days * 86_400 + window.seconds
+    window = None if seconds is None else UnrecordedWindows(load_length("window_seconds", seconds))
+    return Unit(kind=_load_term("kind", value["kind"], UnitKind), window=window, group_size=value["group_size"])

@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 
 from hush.errors import InvalidArgument, check_count, check_instance
+from hush.guarantee.touched_windows import Touched, read_windows, touched
+from hush.guarantee.windows import (
+    EPOCH,
+    AnyWindow,
+    CalendarWindow,
+    CalendarWindows,
+    EqualWindows,
+    UnrecordedWindows,
+    Windows,
+    duration,
+)
 
 
 class UnitKind(StrEnum):
@@ -23,56 +34,37 @@ class UnitKind(StrEnum):
     USER_WINDOW = "user-window"
 
 
-class CalendarWindow(StrEnum):
-    """Windows of the calendar. The values are the words that the command line and JSON use.
-
-    >>> CalendarWindow("month") is CalendarWindow.MONTH
-    True
-    """
-
-    HOUR = "hour"
-    DAY = "day"
-    WEEK = "week"
-    MONTH = "month"
-    QUARTER = "quarter"
-    YEAR = "year"
-
-    @property
-    def shortest(self) -> timedelta:
-        """The shortest that such a window can be.
-
-        >>> CalendarWindow.MONTH.shortest.days
-        28
-        """
-        return timedelta(days=_SHORTEST_DAYS[self])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is protected: one example, one user, one user within a time window, or a group of these.
+    """What is protected: one example, one user, one user within a window of time, or a group of these.
 
     Build one with the named constructors:
 
-    >>> str(Unit.example()), str(Unit.user()), str(Unit.user_window(timedelta(days=7)))
-    ('example', 'user', 'user within 7 days')
+    >>> print(Unit.user_calendar(CalendarWindow.MONTH, zone="Europe/Berlin"))
+    user within one calendar month (Europe/Berlin)
+    >>> print(Unit.user_window(timedelta(days=7)))
+    user within one of the windows of 7 days from 1970-01-01
+    >>> print(Unit.user_any_window(timedelta(days=28)))
+    user within any 28 consecutive days (UTC)
 
     Attributes:
         kind: The kind of unit.
-        window: The length of the time window, in whole seconds; for `UnitKind.USER_WINDOW` only.
+        window: How time is cut into windows; for `UnitKind.USER_WINDOW` only.
         group_size: How many units are protected together. `Guarantee.for_group` sets it.
     """
 
     kind: UnitKind = UnitKind.EXAMPLE
-    window: timedelta | None = None
+    window: Windows | None = None
     group_size: int = 1
 
     def __post_init__(self) -> None:
         check_instance("kind", self.kind, UnitKind, "Unit.example(), Unit.user() and Unit.user_window() choose it")
         object.__setattr__(self, "group_size", check_count("group_size", self.group_size))
         if self.kind is UnitKind.USER_WINDOW:
-            _check_window(self.window)
+            if not isinstance(self.window, Windows):
+                raise InvalidArgument("window", self.window, "windows of time", "Use Unit.user_window(length)")
         elif self.window is not None:
-            raise InvalidArgument("window", self.window, "None for this kind of unit", "Use Unit.user_window(window)")
+            raise InvalidArgument("window", self.window, "None for this kind of unit", "Use Unit.user_window(length)")
 
     @classmethod
     def example(cls) -> Unit:
@@ -85,50 +77,81 @@ class Unit:
         return cls(kind=UnitKind.USER)
 
     @classmethod
-    def user_window(cls, window: timedelta) -> Unit:
-        """Return the unit "all records of one user within one time window of this length"."""
-        return cls(kind=UnitKind.USER_WINDOW, window=window)
+    def user_window(cls, length: timedelta, *, origin: date = EPOCH) -> Unit:
+        """Return the unit "all records of one user within one of the windows of this length".
+
+        Windows are counted from midnight UTC of ``origin``. A user with records in two windows counts as two units,
+        even if the records are a second apart.
+        """
+        return cls(kind=UnitKind.USER_WINDOW, window=EqualWindows(length, origin))
 
     @classmethod
-    def user_calendar(cls, window: CalendarWindow) -> Unit:
+    def user_calendar(cls, window: CalendarWindow, *, zone: str = "UTC") -> Unit:
         """Return the unit "all records of one user within one calendar window", such as a month.
 
-        The window's length is stated as the shortest that it can be, 28 days for a month: a guarantee must not claim
-        more than what is protected.
-
-        >>> str(Unit.user_calendar(CalendarWindow.MONTH))
-        'user within 28 days'
-
+        Args:
+            window: The kind of window.
+            zone: The time zone by whose clocks it begins and ends.
         """
-        check_instance("window", window, CalendarWindow, "Such as CalendarWindow.MONTH")
-        return cls.user_window(window.shortest)
+        return cls(kind=UnitKind.USER_WINDOW, window=CalendarWindows(window, zone))
 
     @classmethod
-    def from_text(cls, text: str) -> Unit:
-        """Return the unit that prints as ``text``. Events and ledgers store units in this form.
+    def user_any_window(cls, length: timedelta, *, zone: str = "UTC") -> Unit:
+        """Return the unit "all records of one user within any stretch of this length", wherever it starts.
 
-        >>> Unit.from_text("user within 28 days") == Unit.user_calendar(CalendarWindow.MONTH)
+        It is a stronger promise than windows of the same length: a stretch can touch two of them, and both may keep
+        other records of the user. A release by such windows counts as one of a group of 4.
+        """
+        return cls(kind=UnitKind.USER_WINDOW, window=AnyWindow(length, zone))
+
+    @property
+    def name(self) -> str:
+        """The text that stands for the unit in events and ledgers.
+
+        It is what the unit prints as, except for windows that older versions stored: they called them "user within 28
+        days".
+        """
+        if not isinstance(self.window, UnrecordedWindows):
+            return str(self)
+        length = duration(self.window.length)
+        return _WITHIN + length if self.group_size == 1 else f"group of {self.group_size} user windows of {length}"
+
+    @classmethod
+    def from_name(cls, name: str) -> Unit:
+        """Return the unit of that name.
+
+        >>> Unit.from_name("user within one calendar month (UTC)") == Unit.user_calendar(CalendarWindow.MONTH)
         True
         """
-        match = _TEXT.fullmatch(text)
-        kinds = {noun: kind for kind, nouns in _NOUNS.items() for noun in nouns}
-        if match is not None:
-            size, noun, count, length = match.groups()
-            with suppress(InvalidArgument, OverflowError):
-                window = None if count is None else timedelta(**{f"{length}s": int(count)})
-                unit = cls(kind=kinds[noun], window=window, group_size=int(size or 1))
-                if str(unit) == text:  # one text for each unit, so that equal units have equal texts
-                    return unit
-        raise InvalidArgument("unit", text, "a unit as it prints: example, user, user within 28 days, ...")
+        with suppress(ValueError, OverflowError):
+            unit = _named(name)
+            if unit is not None and unit.name == name:  # one name for each unit, so that equal units have equal names
+                return unit
+        raise InvalidArgument("unit", name, "a unit as it prints: example, user, user within one calendar month (UTC)")
+
+    def touched(self, released: Unit) -> Touched | None:
+        """Return what this unit is in terms of the unit of a release; None if it is not bounded.
+
+        >>> Unit.user_any_window(timedelta(days=28)).touched(Unit.user_calendar(CalendarWindow.MONTH))
+        Touched(changes=4, whole=False)
+        """
+        if self == released:
+            return Touched(1, whole=True)
+        if self.window is None or released.window is None or self.group_size != 1 or released.group_size != 1:
+            return None
+        return touched(self.window, released.window)
 
     def group(self, size: int) -> Unit:
         """Return the unit made of ``size`` of these units taken together."""
         return replace(self, group_size=self.group_size * check_count("size", size))
 
     def __str__(self) -> str:
-        singular, plural = _NOUNS[self.kind]
-        window = "" if self.window is None else _duration(self.window)
-        return f"{singular}{window}" if self.group_size == 1 else f"group of {self.group_size} {plural}{window}"
+        if self.window is not None:
+            return _WITHIN + str(self.window) if self.group_size == 1 else self._windows_text(self.window)
+        return self.kind.value if self.group_size == 1 else f"group of {self.group_size} {self.kind.value}s"
+
+    def _windows_text(self, window: Windows) -> str:
+        return f"group of {self.group_size} user windows, each {window}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,68 +164,54 @@ class UserWindow:
         column: The column that identifies the user.
         time: The column that holds the date or time of a row.
         window: A window of the calendar; or a length, for windows of equal length that are counted from 1970.
+        zone: The time zone in which the column's dates and times are written.
 
     >>> monthly = UserWindow("patient", time="day", window=CalendarWindow.MONTH)
     >>> str(monthly.unit)
-    'user within 28 days'
+    'user within one calendar month (UTC)'
     """
 
     column: str
     time: str = field(kw_only=True)
     window: CalendarWindow | timedelta = field(kw_only=True)
+    zone: str = field(kw_only=True, default="UTC")
 
     def __post_init__(self) -> None:
         check_instance("column", self.column, str, "Name the column that identifies the user")
         check_instance("time", self.time, str, "Name the column that holds the date or time of a row")
         advice = "Such as CalendarWindow.MONTH, or timedelta(days=7)"
         check_instance("window", self.window, (CalendarWindow, timedelta), advice)
-        if isinstance(self.window, timedelta):
-            _check_window(self.window)
+        if isinstance(self.window, timedelta) and self.zone != "UTC":
+            raise InvalidArgument("zone", self.zone, "UTC", "Windows of equal length are counted in UTC")
+        _ = self.unit  # refuses a wrong length or zone
 
     @property
     def unit(self) -> Unit:
         """The unit that a guarantee states."""
         if isinstance(self.window, CalendarWindow):
-            return Unit.user_calendar(self.window)
+            return Unit.user_calendar(self.window, zone=self.zone)
         return Unit.user_window(self.window)
 
 
-_SHORTEST_DAYS = {
-    CalendarWindow.HOUR: 1 / 24,
-    CalendarWindow.DAY: 1,
-    CalendarWindow.WEEK: 7,
-    CalendarWindow.MONTH: 28,
-    CalendarWindow.QUARTER: 90,
-    CalendarWindow.YEAR: 365,
-}
-
-# The singular and plural of each kind, up to the length of the window.
-_NOUNS = {
-    UnitKind.EXAMPLE: ("example", "examples"),
-    UnitKind.USER: ("user", "users"),
-    UnitKind.USER_WINDOW: ("user within ", "user windows of "),
-}
+_WITHIN = "user within "
+_ALONE_NAME = re.compile(r"(?:group of (\d+) )?(example|user)s?")
+_WINDOWS_NAME = re.compile(r"(?:user within |group of (\d+) user windows(?:, each| of) )(.+)")
+_LENGTH = re.compile(r"(\d+) (day|hour|minute|second)s?")
 
 
-_TEXT = re.compile(
-    r"(?:group of (\d+) )?(examples?|users?|user within |user windows of )(?:(\d+) (day|hour|minute|second)s?)?"
-)
+def _named(name: str) -> Unit | None:
+    """Return the unit that a name describes; None for other texts."""
+    alone = _ALONE_NAME.fullmatch(name)
+    if alone is not None:
+        return Unit(kind=UnitKind(alone[2]), group_size=int(alone[1] or 1))
+    windows = _WINDOWS_NAME.fullmatch(name)
+    if windows is None:
+        return None
+    window = read_windows(windows[2]) or _unrecorded(windows[2])
+    return None if window is None else Unit(kind=UnitKind.USER_WINDOW, window=window, group_size=int(windows[1] or 1))
 
 
-def _check_window(window: timedelta | None) -> None:
-    advice = ("The window is part of the guarantee and is stored in whole seconds", "Pass e.g. timedelta(days=7)")
-    if not isinstance(window, timedelta) or not window > timedelta(0) or window.microseconds:
-        raise InvalidArgument("window", window, "a positive timedelta of whole seconds", *advice)
-
-
-def _duration(window: timedelta) -> str:
-    """Format a duration in the largest unit of time that divides it."""
-    seconds = window.days * 86_400 + window.seconds
-    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds % length == 0:
-            return _plural(seconds // length, name)
-    return _plural(seconds, "second")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def _unrecorded(text: str) -> UnrecordedWindows | None:
+    """Return the windows that older versions called by their length alone."""
+    match = _LENGTH.fullmatch(text)
+    return None if match is None else UnrecordedWindows(timedelta(**{f"{match[2]}s": int(match[1])}))

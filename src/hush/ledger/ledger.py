@@ -149,9 +149,8 @@ class Ledger:
         terms["unit"] = None if unit is None else named_unit(unit)
         for term, value in terms.items():
             if value is not None and value != getattr(cap, term):
-                raise InvalidArgument(
-                    term, value, f"{getattr(cap, term)}, as when it was created", "A cap cannot be changed"
-                )
+                advice = "A cap cannot be changed: open the budget without this term, or create another one"
+                raise InvalidArgument(term, str(value), f"{getattr(cap, term)}, as when it was created", advice)
         if fingerprint is not None and _fingerprint(fingerprint) != stored["fingerprint"]:
             raise InvalidArgument("fingerprint", fingerprint, "the fingerprint that the budget was created with")
         if blocks is not None:
@@ -354,7 +353,7 @@ class Ledger:
         names = [""] if blocks is None else check_blocks(blocks, cap)
         terms = {**cap_terms(cap, unit), "in_blocks": blocks is not None}
         details = json.dumps({**terms, "for_tests": True} if self.for_tests else terms)
-        unit_name, relation = str(cap.unit), cap.relation.value
+        unit_name, relation = cap.unit.name, cap.relation.value
 
         def write(connection: sa.Connection, _: Entry) -> None:
             others = connection.execute(sa.select(schema.terms.c.details)).scalars()

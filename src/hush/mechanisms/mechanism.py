@@ -14,8 +14,10 @@ from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from hush.accounting import ComposedEvent, Event, events
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
+from hush.mechanisms.charge import charged
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 T_co = TypeVar("T_co", covariant=True)
@@ -82,6 +84,8 @@ class Mechanism(ABC):
     Attributes:
         relation: How neighbouring datasets differ. The sensitivity is meant under this relation.
         unit: What is protected.
+        budget: Every release is charged to it, such as ``hush.Ledger(...).budget(...)``, before noise is drawn; a
+            session is charged when it starts. None charges nothing.
         event: The event of one release, for an accountant of the same relation.
     """
 
@@ -89,14 +93,24 @@ class Mechanism(ABC):
 
     relation: Relation = Relation.ADD_OR_REMOVE
     unit: Unit = Unit.example()
+    budget: Budget | None = field(default=None, repr=False, compare=False)
     event: Event = field(init=False, repr=False, compare=False)
     _guarantee: Guarantee = field(init=False, repr=False, compare=False)
     _event: Event = field(init=False, repr=False, compare=False)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the class's own ``release`` or ``start`` charge the budget."""
+        super().__init_subclass__(**kwargs)
+        for name in ("release", "start"):
+            if name in vars(cls):
+                setattr(cls, name, charged(vars(cls)[name]))
 
     def __post_init__(self) -> None:
         """Check the common arguments, let the subclass check its own, and store guarantee and event."""
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
+        if self.budget is not None and not callable(getattr(self.budget, "reserve", None)):
+            raise InvalidArgument("budget", self.budget, "a budget", "Pass hush.Ledger(...).budget(...), for example")
         if self.sensitivity_type in _BY_RECORD and self.unit.group_size > 1:
             raise InvalidArgument(
                 "unit",

@@ -61,6 +61,7 @@ from hush.statistics.vectors import vector_mean as vector_mean
 # Shared inside hush, not public.
 from hush.statistics.bin_runs import BinRuns as BinRuns
 from hush.statistics.bounding import one_row_per_unit as one_row_per_unit
+from hush.statistics.columns import codes_of as codes_of
 from hush.statistics.even_bins import EvenBins as EvenBins
 from hush.statistics.limits import MAX_ROWS_PER_UNIT as MAX_ROWS_PER_UNIT
 from hush.statistics.limits import ContributionLimits as ContributionLimits

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import timedelta
+
 import pytest
 
 from hush.accounting import (
+    ApproximateDPEvent,
     ComposedEvent,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
+    ExponentialMechanismEvent,
+    FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     ParallelEvent,
+    PoissonSampledEvent,
+    ProjectedGaussianEvent,
     SelfComposedEvent,
+    ZeroConcentratedDPEvent,
 )
+from hush.accounting.budget import Cap
 from hush.accounting.events import QualifiedEvent, plain_event
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import CalendarWindow, Relation, Unit
+from hush.guarantee import CalendarWindow, Guarantee, Relation, Unit
 
 ADD_REMOVE = Relation.ADD_OR_REMOVE
 
@@ -46,6 +59,90 @@ def test_an_event_without_qualifications_is_itself() -> None:
 def test_another_relation_or_unit_is_refused(relation: Relation, unit: Unit) -> None:
     with pytest.raises(Unsupported, match="^gaussian: stated under add-or-remove per example"):
         plain_event(SelfComposedEvent(qualified(), 2), relation, unit)
+
+
+MONTH = Unit.user_calendar(CalendarWindow.MONTH)
+ANY_WEEKS = Unit.user_any_window(timedelta(days=28))
+
+
+def by_month(event: Event, *, relation: str = "add-or-remove") -> QualifiedEvent:
+    return QualifiedEvent(event, relation, str(MONTH), ("a",))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianEvent(8.0),
+        LaplaceEvent(8.0),
+        DiscreteGaussianEvent(8.0, 2),
+        DiscreteLaplaceEvent(8.0, 2),
+        ZeroConcentratedDPEvent(0.01),
+        ApproximateDPEvent(0.1),
+        ExponentialMechanismEvent(0.1),
+        SelfComposedEvent(ComposedEvent((GaussianEvent(8.0), LaplaceEvent(8.0))), 2),
+    ],
+)
+def test_windows_that_are_cut_otherwise_are_a_group(event: Event) -> None:
+    """Any 28 days are four changes in months: two leave, and come back without these days."""
+    plain, assumptions = plain_event(by_month(event), ADD_REMOVE, ANY_WEEKS)
+    assert assumptions == ("a",)
+    for order in (1.5, 8.0, 40.0):
+        cap = Cap(epsilon=1e4, delta=1e-6, unit=Unit.user(), order=order)
+        # By hand: the noise is a fourth, a concentrated claim 16 times, a pure one four times as much.
+        by_hand = ApproximateDPEvent(0.4) if "epsilon" in vars_of(event) else GroupEvent(event, 4)
+        assert cap.cost(plain).renyi == pytest.approx(cap.cost(by_hand).renyi, rel=1e-9)
+
+
+def vars_of(event: Event) -> set[str]:
+    return {field.name for field in fields(event)}  # type: ignore[arg-type]
+
+
+def test_a_claim_with_a_delta_grows_as_that_of_a_group() -> None:
+    plain, _ = plain_event(by_month(ApproximateDPEvent(0.5, 1e-9)), ADD_REMOVE, ANY_WEEKS)
+    group = Guarantee(epsilon=0.5, delta=1e-9).for_group(4)
+    assert plain == ApproximateDPEvent(group.epsilon, group.delta)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PoissonSampledEvent(GaussianEvent(2.0), 0.01),
+        ComposedEvent((LaplaceEvent(1.0), FixedSizeSampledEvent(GaussianEvent(2.0), 10, 100))),
+        ParallelEvent((LaplaceEvent(1.0), LaplaceEvent(1.0))),
+        ProjectedGaussianEvent(2.0, 8),
+        GroupEvent(GaussianEvent(2.0), 2),
+        ApproximateDPEvent(1.0, 0.3),
+    ],
+)
+def test_events_without_a_proof_for_other_windows_are_refused(event: Event) -> None:
+    with pytest.raises(Unsupported, match="for which no cost is proven. Cut time as the budget does"):
+        plain_event(by_month(event), ADD_REMOVE, ANY_WEEKS)
+    assert plain_event(by_month(event), ADD_REMOVE, MONTH)[0] == event
+
+
+def test_samples_of_windows_that_lie_inside_are_a_group() -> None:
+    sampled = PoissonSampledEvent(GaussianEvent(2.0), 0.01)
+    quarter = Unit.user_calendar(CalendarWindow.QUARTER)
+    assert plain_event(by_month(sampled), ADD_REMOVE, quarter)[0] == GroupEvent(sampled, 3)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda event: ParallelEvent((event, event)),
+        lambda event: GroupEvent(event, 2),
+        lambda event: PoissonSampledEvent(event, 0.1),
+    ],
+)
+def test_parts_and_samples_of_other_windows_are_refused(wrap: Callable[[Event], Event]) -> None:
+    """Two windows of one stretch could be in two parts: the worst part is not the cost."""
+    with pytest.raises(Unsupported, match="stated under"):
+        plain_event(wrap(by_month(LaplaceEvent(1.0))), ADD_REMOVE, ANY_WEEKS)
+
+
+def test_a_replacement_says_nothing_about_other_windows() -> None:
+    with pytest.raises(Unsupported, match="stated under"):
+        plain_event(by_month(LaplaceEvent(1.0), relation="replace"), Relation.REPLACE, ANY_WEEKS)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]
 
 def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*BASIC, "--num-steps", "9", "--noise-multiplier", "2", "--unit-kind", "user", "--window", "week"]
-    assert run_json(capsys, *arguments)["guarantee"]["unit"]["window_seconds"] == 7 * 24 * 3600
+    assert run_json(capsys, *arguments)["guarantee"]["unit"]["window"] == {"calendar": "week", "zone": "UTC"}
 
 
 def test_renyi_accounting_has_no_bound_for_learned_values(capsys: pytest.CaptureFixture[str]) -> None:

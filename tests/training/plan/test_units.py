@@ -76,7 +76,7 @@ def test_windows_split_users() -> None:
     x, y = data()
     private = run(x, y, unit=Users(IDS, 2, np.arange(COUNT) * 60.0, timedelta(minutes=2)), batch_size=5)
     assert private.plan.num_units == 20
-    assert str(private.guarantee().unit) == "user within 2 minutes"
+    assert str(private.guarantee().unit) == "user within one of the windows of 2 minutes from 1970-01-01"
 
 
 def test_two_ways_to_protect_users_are_compared() -> None:

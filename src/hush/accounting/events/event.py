@@ -106,7 +106,7 @@ def decode_event(data: object) -> Event:
         values["relation"] = _decode_relation(values["relation"])
     if "unit" in values:
         check_instance("unit", values["unit"], str)
-        values["unit"] = Unit.from_text(values["unit"])
+        values["unit"] = Unit.from_name(values["unit"])
     if "assumptions" in values:
         check_instance("assumptions", values["assumptions"], list)
         values["assumptions"] = tuple(values["assumptions"])

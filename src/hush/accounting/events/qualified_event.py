@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
+from hush.accounting.events.composition import ComposedEvent, SelfComposedEvent
 from hush.accounting.events.event import Event
+from hush.accounting.events.other_windows import windows_event
 from hush.errors import Unsupported, check_instance
 from hush.guarantee import Relation, Unit
 
@@ -35,30 +37,49 @@ class QualifiedEvent(Event):
 
 
 def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tuple[str, ...]]:
-    """Return an event without its qualifications, and their assumptions. Refuse those of another relation or unit."""
+    """Return an event without its qualifications, and their assumptions. Refuse those of another relation or unit.
+
+    An event that is stated for other windows of time than the unit's becomes one for as many changes as one window of
+    the unit is in them: `Unit.touched`.
+    """
+    return _plain(event, relation, unit, is_alone=True)
+
+
+def _plain(event: Event, relation: Relation, unit: Unit, *, is_alone: bool) -> tuple[Event, tuple[str, ...]]:
+    """Return the plain event. ``is_alone``: whether nothing but compositions are around it."""
     if isinstance(event, QualifiedEvent):
-        # A sensitivity under one relation proves nothing under another: a replacement can move a sum twice as far as a
-        # removal. A group is a type of its own, so no factor is guessed here.
+        inner, assumptions = _plain(event.event, relation, unit, is_alone=is_alone)
         if (event.relation, event.unit) != (relation, unit):
-            raise Unsupported(
-                f"{event.event.kind}: stated under {event.relation.value} per {event.unit}, but this accounts for "
-                f"{relation.value} per {unit}",
-                "Configure the mechanism and the accountant with the same relation and unit",
-            )
-        inner, assumptions = plain_event(event.event, relation, unit)
+            inner = _for_other_windows(event, inner, relation, unit, is_alone)
         return inner, (*event.assumptions, *assumptions)
     # Qualified events may be anywhere inside, such as under a composition or a sample. All of them must agree.
+    is_alone = is_alone and isinstance(event, (ComposedEvent, SelfComposedEvent))
     changed: dict[str, Any] = {}
     collected: tuple[str, ...] = ()
     for field in fields(event):  # type: ignore[arg-type]
         value = getattr(event, field.name)
         if isinstance(value, Event):
-            changed[field.name], assumptions = plain_event(value, relation, unit)
+            changed[field.name], assumptions = _plain(value, relation, unit, is_alone=is_alone)
             collected += assumptions
         elif isinstance(value, tuple) and value and isinstance(value[0], Event):
-            pairs = [plain_event(part, relation, unit) for part in value]
+            pairs = [_plain(part, relation, unit, is_alone=is_alone) for part in value]
             changed[field.name] = tuple(part for part, _ in pairs)
             collected += tuple(sentence for _, assumptions in pairs for sentence in assumptions)
     # Without qualifications inside, the very event is returned, and not an equal copy.
     same = all(getattr(event, name) is value or getattr(event, name) == value for name, value in changed.items())
     return (event if same else replace(event, **changed)), tuple(dict.fromkeys(collected))  # type: ignore[type-var]
+
+
+def _for_other_windows(event: QualifiedEvent, inner: Event, relation: Relation, unit: Unit, is_alone: bool) -> Event:
+    """Return an event as one for a unit with other windows, or refuse it."""
+    # A sensitivity under one relation proves nothing under another: a replacement can move a sum twice as far as a
+    # removal. In parts or samples, the windows of one unit could be in several.
+    same = event.relation is relation is Relation.ADD_OR_REMOVE and is_alone
+    touched = unit.touched(event.unit) if same else None
+    if touched is None:
+        raise Unsupported(
+            f"{event.event.kind}: stated under {event.relation.value} per {event.unit}, but this accounts for "
+            f"{relation.value} per {unit}",
+            "Configure the mechanism and the accountant with the same relation and unit",
+        )
+    return windows_event(inner, touched, stated=str(event.unit), unit=str(unit))

@@ -167,6 +167,7 @@ class PrivateTable:
             or ``row`` if there is no such column and each row is a unit of its own. ``row_id`` is then needed.
         time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
+        zone: With ``window``: the time zone in which that column is written.
         bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
         keys: The values of each column that queries group by. All of them are reported, whether or not they occur.
         required: Columns whose missing values count as the middle of their bounds. AVG then shares the count of
@@ -183,6 +184,7 @@ class PrivateTable:
     unit: str | Through
     time: str | None = None
     window: str | None = None
+    zone: str = "UTC"
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: frozenset[str] = frozenset()

@@ -53,6 +53,7 @@ class DeclaredUnit:
         column: The column that identifies it; ``row`` if each row is a unit.
         time: With ``window``: the column of dates.
         window: A word of `hush.data.tables.catalog.WINDOWS`.
+        zone: With ``window``: the time zone in which the dates are written.
         to: With ``key``: the table that knows the unit of ``column``, which is a foreign key.
         key: The column of that table.
     """
@@ -60,6 +61,7 @@ class DeclaredUnit:
     column: str
     time: str | None = None
     window: str | None = None
+    zone: str | None = None
     to: str | None = None
     key: str | None = None
 
@@ -194,14 +196,16 @@ class _CatalogReader:
         """Return a unit: a name, or a table."""
         if not isinstance(value, dict):
             return DeclaredUnit(column=self._read(location, value, _unit_column) or ROW)
-        self._check_keys(location, value, ("column", "time", "window", "to", "key"))
-        parts = {key: self._read(f"{location}.{key}", value.get(key), _name) for key in ("time", "to", "key")}
+        self._check_keys(location, value, ("column", "time", "window", "zone", "to", "key"))
+        parts = {key: self._read(f"{location}.{key}", value.get(key), _name) for key in ("time", "zone", "to", "key")}
         window = self._read(f"{location}.window", value.get("window"), _window)
         if "column" not in value:
             self._refuse(f"{location}.column", None, "the name of a column", _UNIT_ADVICE)
         for first, second in (("time", "window"), ("to", "key")):
             if (first in value) != (second in value):
                 self._refuse(location, sorted(value), f"{first} and {second} together, or neither")
+        if "zone" in value and "window" not in value:
+            self._refuse(location, sorted(value), "zone together with time and window")
         return DeclaredUnit(
             column=self._read(f"{location}.column", value.get("column"), _name) or ROW, window=window, **parts
         )

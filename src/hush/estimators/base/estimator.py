@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from hush.accounting.budget import Charge
 from hush.accounting.receipts import check_budget, receipt_of
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.estimators.base.labels import check_classes, label_column, numeric_labels, redact_cells, to_class_indices
+from hush.estimators.base.users import rows_of_users
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
@@ -53,18 +55,31 @@ def clear_fit(model: Any) -> None:
 
 
 def _atomic_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``fit`` so that a failed fit leaves the model unfitted: old and new attributes never mix."""
+    """Wrap ``fit`` so that a failed fit leaves the model unfitted, and so that it takes ``units``.
+
+    Old and new attributes never mix. A ``fit`` that has ``units`` among its parameters reads them itself.
+    """
+    reads_units = "units" in signature(fit).parameters
 
     @wraps(fit)
     def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        units = None if reads_units else kwargs.pop("units", None)
         clear_fit(self)
         try:
-            return fit(self, *args, **kwargs)
+            return fit(self, *args, **kwargs) if units is None else self._fit_users(fit, units, *args, **kwargs)
         except BaseException:
             clear_fit(self)
             raise
 
+    if not reads_units:
+        fitted.__signature__ = _with_units(signature(fit))  # type: ignore[attr-defined]
     return fitted
+
+
+def _with_units(stated: Signature) -> Signature:
+    """Return a signature with ``units``, by which scikit-learn knows that fit takes it."""
+    units = Parameter("units", Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+    return stated.replace(parameters=[*stated.parameters.values(), units])
 
 
 class SharesBudget:
@@ -75,10 +90,15 @@ class SharesBudget:
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wrap the class's own ``fit``, so that it clears earlier results."""
-        super().__init_subclass__(**kwargs)
+        """Wrap the class's own ``fit``, so that it clears earlier results and takes ``units``."""
         if "fit" in vars(cls):
             cls.fit = _atomic_fit(vars(cls)["fit"])  # type: ignore[attr-defined]
+        super().__init_subclass__(**kwargs)  # scikit-learn reads the signature of fit
+
+    def _fit_users(self, fit: Callable[..., Any], units: Any, X: Any, y: Any = None) -> Any:
+        """Fit with a guarantee for users, or refuse."""
+        why = "its guarantee is about rows, and no proof is implemented for users"
+        raise Unsupported(f"units= of {type(self).__name__}: {why}", "Leave out units, for privacy per row")
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that charges the same budget."""
@@ -117,6 +137,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
     _unit = Unit.example()
     _relation = Relation.ADD_OR_REMOVE
     _private_step = "fit"
+    _unit_assumptions: tuple[str, ...] = ()
     _max_rows = 1 << 30  # integer sums over this many rows are exact
 
     def _check(self) -> None:
@@ -130,6 +151,17 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument(
                 "delta", self.delta, "a number in (0, 1)", "The noise is Gaussian, which needs delta > 0"
             )
+
+    def _fit_users(self, fit: Callable[..., Any], units: Any, X: Any, y: Any = None) -> Any:
+        """Fit one row of each user. What the fit proves about a row then holds for a user."""
+        if self._relation is not Relation.ADD_OR_REMOVE or self._unit != Unit.example():
+            return super()._fit_users(fit, units, X, y)
+        rows, labels, assumption = rows_of_users(units, X, y, source_or_default(self.source))
+        self._unit, self._unit_assumptions = Unit.user(), (assumption,)
+        try:
+            return fit(self, rows, labels)
+        finally:
+            del self._unit, self._unit_assumptions
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that two fits of the same data differ."""
@@ -146,19 +178,30 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
             spent: (epsilon, delta) of the guarantee, if they differ from the parameters.
         """
         guarantee, qualified = self._guarantee_and_event(event, assumptions, spent)
-        if self.budget is not None:
-            purpose = f"{self._private_step} {type(self).__name__}"
-            reservation = self.budget.reserve(Charge(event=qualified, purpose=purpose, delta=guarantee.delta or None))
-            reservation.commit()
-            self.receipt_ = receipt_of(reservation, guarantee)
+        self._reserve(qualified, guarantee)
         self.guarantee_, self.event_ = guarantee, qualified
         return source_or_default(self.source)
+
+    def _reserve(self, qualified: Event, guarantee: Guarantee) -> None:
+        """Charge an event to the budget, if there is one."""
+        if self.budget is None:
+            return
+        purpose = f"{self._private_step} {type(self).__name__}"
+        try:
+            reservation = self.budget.reserve(Charge(event=qualified, purpose=purpose, delta=guarantee.delta or None))
+            reservation.commit()
+        except Unsupported as error:
+            if self._unit != Unit.example():
+                raise
+            advice = "If the budget protects people, pass units= to fit: one id per row, or OneRowPerUser()"
+            raise Unsupported(str(error), advice) from None
+        self.receipt_ = receipt_of(reservation, guarantee)
 
     def _guarantee_and_event(
         self, event: Event, assumptions: tuple[str, ...], spent: tuple[float, float] | None = None
     ) -> tuple[Guarantee, Event]:
         """Return the guarantee of the private step, and the same claim as a qualified event."""
-        stated = (*assumptions, *assumptions_of(source_or_default(self.source)))
+        stated = (*assumptions, *self._unit_assumptions, *assumptions_of(source_or_default(self.source)))
         epsilon, delta = spent or (float(self.epsilon), float(self.delta))
         guarantee = Guarantee(
             epsilon=epsilon,

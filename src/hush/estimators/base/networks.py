@@ -17,9 +17,8 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hush.accounting.budget import Budget, Charge
+from hush.accounting.budget import Budget
 from hush.accounting.events import QualifiedEvent
-from hush.accounting.receipts import receipt_of
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
 from hush.numerics import quiet_numpy
@@ -94,17 +93,17 @@ class _NetworkEstimator(PrivateEstimator):
         )
         event = private.plan.event()
         assert isinstance(event, QualifiedEvent)
-        event = replace(event, assumptions=(*event.assumptions, *assumptions_of(source_or_default(self.source))))
-        if self.budget is not None:
-            charge = Charge(event=event, purpose=f"fit {type(self).__name__}", delta=float(self.delta))
-            reservation = self.budget.reserve(charge)
-            reservation.commit()
-            self.receipt_ = receipt_of(reservation, private.plan.guarantee())
+        # With ``units``, each row is a user of its own.
+        stated = (*self._unit_assumptions, *assumptions_of(source_or_default(self.source)))
+        event = replace(event, unit=self._unit, assumptions=(*event.assumptions, *stated))
+        self._reserve(event, private.plan.guarantee())
         module.train()
         for x, y in private.loader:
             private.step(self._loss(private.model(x), y))
         module.eval()
-        self.guarantee_, self.event_ = private.guarantee(), event
+        guarantee = private.guarantee()
+        stated = (*guarantee.assumptions, *self._unit_assumptions)
+        self.guarantee_, self.event_ = replace(guarantee, unit=self._unit, assumptions=stated), event
         return private.close()
 
     def _inputs(self, rows: Floats) -> NDArray[np.float32]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,16 +122,33 @@ class Folds(RowSplit):
 
 def fit_event(model: object) -> Event:
     """Return the cost of a fit: the event of a private estimator, or those of all steps of a pipeline."""
+    events = tuple(step.event_ for step in private_steps(model))
+    for event in events:
+        plain_event(event, RELATION, UNIT)  # refuses an event of another relation or unit
+    return events[0] if len(events) == 1 else ComposedEvent(events)
+
+
+def private_steps(model: object) -> list[Any]:
+    """Return the private estimators of a fitted model: itself, or steps of a pipeline. Refuse steps that are not paid.
+
+    Steps that learn nothing from the data are left out.
+    """
     steps = _steps(model, fitted=True)
     if steps is not None:
-        return ComposedEvent(tuple(fit_event(step) for step in steps))
-    event = getattr(model, "event_", None)
-    if isinstance(event, Event):
-        plain_event(event, RELATION, UNIT)  # refuses an event of another relation or unit
-        return event
+        return [private for step in steps for private in private_steps(step)]
+    if isinstance(getattr(model, "event_", None), Event):
+        return [model]
     if _learns_nothing(model):
-        return ComposedEvent(())
+        return []
     raise _not_private(model)
+
+
+def public_steps(model: object) -> list[object]:
+    """Return the steps of a fitted model that learn nothing from the data."""
+    steps = _steps(model, fitted=True)
+    if steps is not None:
+        return [public for step in steps for public in public_steps(step)]
+    return [model] if _learns_nothing(model) else []
 
 
 def check_private_steps(model: object) -> None:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument, Unsupported, check_instance
-from hush.guarantee import CalendarWindow, Guarantee, Relation, Unit
+from hush.guarantee import CalendarWindows, Guarantee, Relation, Unit
 from hush.ledger.accounts.people import Role
 from hush.ledger.storage import schema as schema
 from hush.numerics import round_up
@@ -51,10 +51,11 @@ def divide_units(blocks: Sequence[str], unit: Unit) -> bool:
     >>> divide_units(["2026-10", "2026-11"], Unit.user_calendar(CalendarWindow.MONTH))
     True
     """
-    return unit == Unit.example() or all(
-        _PERIOD.fullmatch(name) and unit in map(Unit.user_calendar, map(CalendarWindow, _WINDOWS_WITHIN[len(name)]))
-        for name in blocks
-    )
+    if unit == Unit.example():
+        return True
+    # Both are cut by the dates as they are written, so the time zone is the same.
+    window = unit.window.window.value if isinstance(unit.window, CalendarWindows) and unit.group_size == 1 else None
+    return all(_PERIOD.fullmatch(name) and window in _WINDOWS_WITHIN[len(name)] for name in blocks)
 
 
 def _shared_units(blocks: Sequence[str], unit: Unit) -> InvalidArgument:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from hush.accounting.budget import Cap
-from hush.guarantee import Relation, Unit, UnitKind
+from hush.guarantee import Relation, Unit, UnitKind, UnrecordedWindows, dump_windows, load_windows
 
 
 def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
         "relation": cap.relation.value,
         "unit": {
             "kind": cap.unit.kind.value,
-            "seconds": None if window is None else window.total_seconds(),
+            "window": None if window is None else dump_windows(window),
             "called": unit if isinstance(unit, str) else str(unit),
         },
     }
@@ -28,13 +28,20 @@ def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
 
 def cap_from(terms: dict[str, Any]) -> Cap:
     """Return the cap that `cap_terms` described."""
-    seconds = terms["unit"]["seconds"]
-    window = None if seconds is None else timedelta(seconds=seconds)
     return Cap(
         epsilon=terms["epsilon"],
         delta=terms["delta"],
         order=terms["order"],
         claims_delta=terms["claims_delta"],
         relation=Relation(terms["relation"]),
-        unit=Unit(kind=UnitKind(terms["unit"]["kind"]), window=window),
+        unit=_unit(terms["unit"]),
     )
+
+
+def _unit(terms: dict[str, Any]) -> Unit:
+    """Return the unit of a cap. Older ledgers stored how long windows are, and not where they begin."""
+    kind = UnitKind(terms["kind"])
+    if "window" in terms:
+        return Unit(kind=kind, window=None if terms["window"] is None else load_windows(terms["window"]))
+    seconds = terms["seconds"]
+    return Unit(kind=kind, window=None if seconds is None else UnrecordedWindows(timedelta(seconds=seconds)))

@@ -331,6 +331,13 @@ class LedgerBudget:
             self.retire(*spent)
         return spent
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Let another process open the same budget, as scikit-learn's ``n_jobs`` needs: a copy is no second budget.
+
+        A table stays behind: it may be a connection of this process.
+        """
+        return {**vars(self), "_table": None}
+
     def _from(self, blocks: tuple[str, ...] | None) -> LedgerBudget:
         return LedgerBudget(
             self.store,
@@ -362,7 +369,7 @@ class LedgerBudget:
         """Return a row for this budget, not yet written."""
         values: dict[str, Any] = {
             "block": self.block_list(),
-            "unit": str(self.cap.unit),
+            "unit": self.cap.unit.name,
             "relation": self.cap.relation.value,
             **asdict(cost),
         }

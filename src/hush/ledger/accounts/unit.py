@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hush.errors import InvalidArgument
-from hush.guarantee import CalendarWindow, Unit
+from hush.guarantee import CalendarWindow, Unit, UnrecordedWindows
 
 # Words for what is protected. Any other word could mean a person or a row ("visit"), so you have to say which.
 _ROWS = frozenset({"event", "example", "record", "row"})
@@ -18,14 +18,17 @@ def named_unit(unit: Unit | str) -> Unit:
 
     ``row``, ``record``, ``event`` and ``example`` mean a single row. ``user``, ``person``, ``patient``, ``customer``
     and the like mean a person with all their rows. ``patient-month`` means a person within a month; hour, day, week,
-    quarter and year work too. Other words are refused: pass ``Unit.user()`` or ``Unit.example()``.
+    quarter and year work too, by clocks in UTC. Other words are refused: pass ``Unit.user()`` or ``Unit.example()``. So
+    are windows that older ledgers stored without saying where they begin.
 
     >>> str(named_unit("patient")), str(named_unit("row")), str(named_unit("user-week"))
-    ('user', 'example', 'user within 7 days')
+    ('user', 'example', 'user within one calendar week (UTC)')
     """
     if isinstance(unit, Unit):
         if unit.group_size != 1:
             raise InvalidArgument("unit", str(unit), "one user, not a group", "Use Guarantee.for_group on the result")
+        if isinstance(unit.window, UnrecordedWindows):
+            raise InvalidArgument("unit", str(unit), "a unit that says how time is cut", "Such as patient-month")
         return unit
     noun, _, window = str(unit).partition("-")
     if noun in _ROWS and window:

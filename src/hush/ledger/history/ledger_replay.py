@@ -119,7 +119,7 @@ class LedgerReplay:
         cap = cap_from(terms)
         if row.budget in self.budgets:
             raise _Impossible("the budget exists already")
-        if (row.unit, row.relation) != (str(cap.unit), cap.relation.value):
+        if (row.unit, row.relation) != (cap.unit.name, cap.relation.value):
             raise _Impossible("its unit or relation contradicts its terms")
         self._check_owner(row)
         blocks = {name: BlockRecord(budget=Part(limit=cap.limit)) for name in _names(row)}

@@ -77,6 +77,9 @@ class SqliteStore(Store):
         if before is not None and not before.has_log and reader.state(self.path) != before:
             raise LedgerUnavailable("Somebody wrote to the ledger while it was read. Try again.")
 
+    def _address(self) -> str:
+        return self.url.set(database=self.path).render_as_string()
+
     def _reset_locks(self) -> None:
         self._writer, self._disk = threading.Lock(), Disk()
 

@@ -7,14 +7,16 @@ the end of the hash chain, appends a row, and updates the budgets, which the dat
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 
-from hush.errors import HushError, InvalidArgument
+from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry
 from hush.ledger.storage.errors import LedgerDamaged, LedgerUnavailable, NotAllowed
@@ -111,6 +113,17 @@ class Store(ABC):
         """Drop connections that belong to the parent process."""
         self._engine.dispose(close=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process of this machine open the same database. A password is not written down."""
+        if self.url.password is not None:
+            why = "a password would be written down wherever the copy goes"
+            raise Unsupported(f"a copy of a ledger whose address has a password: {why}", "Use ~/.pgpass or PGPASSWORD")
+        return _opened, (type(self), self._address())
+
+    def _address(self) -> str:
+        """Return the address, for a process that may run in another folder."""
+        return self.url.render_as_string()
+
     @property
     def engine(self) -> sa.Engine:
         """The SQLAlchemy engine of this process. Connections must not be used across a fork."""
@@ -199,6 +212,21 @@ class Store(ABC):
 
     def _unavailable(self, error: sa.exc.DBAPIError) -> HushError:
         return LedgerUnavailable(_LOST.format(type(error.orig).__name__, _first_line(error)))
+
+
+_OPENED: dict[tuple[type[Store], str], Store] = {}
+_OPENING = threading.Lock()
+
+
+def _opened(kind: type[Store], address: str) -> Store:
+    """Return the database at an address. All copies in a process share it, and its connections."""
+    with _OPENING:
+        if (kind, address) not in _OPENED:
+            url = sa.make_url(address)
+            if url.get_backend_name() == "sqlite" and not os.path.isfile(url.database or ""):
+                raise LedgerUnavailable("The ledger's file is not there. Nothing was charged.")
+            _OPENED[kind, address] = kind(url)
+        return _OPENED[kind, address]
 
 
 def closed() -> HushError:

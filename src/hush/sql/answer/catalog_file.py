@@ -172,4 +172,4 @@ def _unit_of(unit: DeclaredUnit) -> UnitColumns:
     if unit.time is None:
         return unit.column
     assert unit.window is not None  # read_catalog refuses one without the other
-    return UserWindow(unit.column, time=unit.time, window=CalendarWindow(unit.window))
+    return UserWindow(unit.column, time=unit.time, window=CalendarWindow(unit.window), zone=unit.zone or "UTC")

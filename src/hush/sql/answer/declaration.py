@@ -65,6 +65,7 @@ class JoinedTable:
             argument: The argument to name in messages.
         """
         unit, time, window = _unit_columns(self.unit)
+        zone = self.unit.zone if isinstance(self.unit, UserWindow) else "UTC"
         columns = table_columns(engine, name, argument)
         if unit == ROW and ROW in columns:
             raise InvalidArgument(
@@ -75,6 +76,7 @@ class JoinedTable:
             unit=unit,
             time=time,
             window=window,
+            zone=zone,
             bounds=self.bounds,
             keys=self.keys,
             required=frozenset(_column_names("required", self.required)),
@@ -114,7 +116,8 @@ def table(
             bounds, which are read as numbers.
         unit: The column that identifies the privacy unit; `hush.statistics.EachRow` or the word ``row``, if there is no
             such column and each row is about another person; or a `hush.guarantee.UserWindow` with a window of the
-            calendar, to protect a user within each hour, day, week, month, quarter or year.
+            calendar, to protect a user within each hour, day, week, month, quarter or year; it says in which time zone
+            the column of dates or times is written.
         name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
             a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
         bounds: The lower and upper bound of columns that are summed. Values outside are clamped. Without any, queries

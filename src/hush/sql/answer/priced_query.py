@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
 from hush.accounting import Event
 from hush.data.tables.catalog import Catalog, PrivateTable, Through
+from hush.errors import Unsupported
 from hush.guarantee import CalendarWindow, Guarantee, Unit
 from hush.randomness import RandomSource
 from hush.sql.syntax.expression import Expr
@@ -29,7 +29,7 @@ from hush.statistics.noise import NoiseKind, ReleasePlan, level_scales, plan_rel
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
 _KEYS_ARE_UNIQUE = "no two people have rows with the same {}: a row of {} that refers to both counts for both"
-_CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
+_CLOCKS = "{} of {} is written in the time zone {}: its clocks begin and end windows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,24 +211,37 @@ def _sensitivity(plan: QueryPlan, release: SumRelease) -> int:
 
 
 def protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
-    """Return the privacy unit: a user; a row; or a user within the shortest window, if the plan's unit has a window."""
+    """Return the privacy unit: a user; a row; or a user within the windows of the tables that the plan reads."""
     owner = plan.origin.owner
     if owner is not None and owner.relation.id_kind is None:
         return Unit.example()
-    windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
-    if plan.units == 1 or windows == {None}:
+    units = {
+        Unit.user_calendar(CalendarWindow(table.window), zone=table.zone)
+        for _, table in _tables_read(catalog, plan)
+        if table.window is not None
+    }
+    if plan.units == 1 or not units:
         return Unit.user()
-    units = (Unit.user_calendar(CalendarWindow(window)) for window in windows if window is not None)
-    return min(units, key=lambda unit: unit.window or timedelta.max)
+    if len(units) > 1:
+        why = "rows of one user could be in one window of the first, and in several of the other"
+        raise Unsupported(f"tables with different windows in one query: {why}", "Declare the same window for both")
+    return units.pop()
 
 
 def plan_assumptions(catalog: Catalog, plan: QueryPlan) -> tuple[str, ...]:
     """Return what the unit of a plan assumes about the tables that it reads."""
     unit, assumptions = protected_unit(catalog, plan), []
-    for name in sorted(scanned_tables(plan.origin, plan.where)):
-        table = catalog.tables[name]
-        if isinstance(table, PrivateTable) and isinstance(table.unit, Through):
+    for name, table in _tables_read(catalog, plan):
+        if isinstance(table.unit, Through):
             assumptions.append(_KEYS_ARE_UNIQUE.format(f"{table.unit.to}.{table.unit.key}", name))
-    if unit != Unit.user():
-        assumptions.append(_ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
+        if table.window is not None and unit.window is not None:
+            assumptions.append(_CLOCKS.format(table.time, name, table.zone))
+    if unit == Unit.example():
+        assumptions.append(_ROWS_ARE_UNITS)
     return tuple(assumptions)
+
+
+def _tables_read(catalog: Catalog, plan: QueryPlan) -> list[tuple[str, PrivateTable]]:
+    """Return the private tables that a plan reads, by name."""
+    tables = [(name, catalog.tables[name]) for name in sorted(scanned_tables(plan.origin, plan.where))]
+    return [(name, table) for name, table in tables if isinstance(table, PrivateTable)]

@@ -25,9 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from hush.accounting import GaussianEvent, GroupEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
-from hush.errors import InvalidArgument, check_count, check_instance, check_positive
-from hush.guarantee import Guarantee, Unit
+from hush.errors import InvalidArgument, check_count, check_positive
+from hush.guarantee import CalendarWindow, Guarantee, Unit, UserWindow
 from hush.randomness import KeyedSource
+from hush.training.plan.windows import window_numbers
 
 # Words in column names that suggest ids of people, and words that suggest ids of something else.
 _PEOPLE = {
@@ -48,9 +49,12 @@ class Users:
         units: The name of a column of the data, or one id per example.
         rows_per_unit: The largest number of a user's examples in a step. If a user has more, each step draws a new
             random subset.
-        times: For a window: when each example was created, as a column name or an array, in seconds or as datetimes.
-        window: The length of the time windows, counted from 1970. A user's examples within a window are protected
-            together; examples in two different windows are not.
+        times: For a window: when each example was created, as a column name or an array, in seconds since 1970 or as
+            datetimes. Those without a time zone are in UTC.
+        window: Windows of the calendar, such as ``CalendarWindow.MONTH``; or a length, for windows of equal length
+            that are counted from 1970. A user's examples within one window are protected together; examples in two
+            windows are not, even if they are a second apart.
+        zone: The time zone whose clocks begin and end windows of the calendar.
 
     >>> [rows.tolist() for rows in Users(["ann", "bob", "ann"]).rows(None, 3)]
     [[0, 2], [1]]
@@ -59,21 +63,25 @@ class Users:
     units: str | ArrayLike | Tensor
     rows_per_unit: int = 8
     times: str | ArrayLike | Tensor | None = None
-    window: timedelta | None = None
+    window: CalendarWindow | timedelta | None = None
+    zone: str = "UTC"
 
     def __post_init__(self) -> None:
         """Check everything that does not need the data."""
         check_count("rows_per_unit", self.rows_per_unit)
         if self.window is not None:
-            check_instance("window", self.window, timedelta, "Such as timedelta(days=7)")
-            Unit.user_window(self.window)  # refuses an empty or negative window
+            self._windows()  # refuses a wrong window or zone
         if (self.times is None) != (self.window is None):
-            raise InvalidArgument("window", self.window, "a timedelta together with times, or neither")
+            raise InvalidArgument("window", self.window, "a window together with times, or neither")
 
     @property
     def unit(self) -> Unit:
         """The unit that the guarantee protects."""
-        return Unit.user() if self.window is None else Unit.user_window(self.window)
+        return Unit.user() if self.window is None else self._windows().unit
+
+    def _windows(self) -> UserWindow:
+        """Return the windows, as `UserWindow` checks and names them. The columns' names do not matter."""
+        return UserWindow("units", time="times", window=self.window, zone=self.zone)  # type: ignore[arg-type]
 
     def rows(self, data: Any, num_examples: int) -> list[NDArray[np.int64]]:
         """Return the indices of each unit's examples. Units come in the order of their first example."""
@@ -83,7 +91,7 @@ class Users:
             if seconds.shape != (num_examples,):
                 raise InvalidArgument("times", seconds.shape, f"one time for each of the {num_examples} examples")
             # A unit is a pair of user and window, with a new number.
-            windows = np.floor_divide(seconds, self.window.total_seconds()).astype(np.int64)
+            windows = window_numbers(seconds, self.window, self.zone)
             labels = np.unique(np.stack([labels, windows], 1), axis=0, return_inverse=True)[1].reshape(-1)
         order = np.argsort(labels, kind="stable")
         rows_by_unit = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)

@@ -215,7 +215,11 @@ def test_windows(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     text = "SELECT COUNT(*) AS n FROM visits"
     answer = as_json(capsys, visits, "--epsilon", "9", "--window", "month", "--time", "day", text=text)
-    assert answer["guarantee"]["unit"] == {"kind": "user-window", "window_seconds": 28 * 86400, "group_size": 1}
+    assert answer["guarantee"]["unit"] == {
+        "kind": "user-window",
+        "window": {"calendar": "month", "zone": "UTC"},
+        "group_size": 1,
+    }
     for half in (("--window", "month"), ("--time", "day")):
         assert ask(visits, "--epsilon", "9", *half, text=text) == 2
         assert "expected both --window and --time, or neither" in capsys.readouterr().err

@@ -161,13 +161,11 @@ def test_what_is_left_of_the_budget(
     typed: Callable[..., list[str]], clinic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("sqlalchemy")
-    from datetime import timedelta
-
-    from hush.guarantee import Unit
+    from hush.guarantee import CalendarWindow, Unit
     from hush.ledger import Ledger
 
     url = f"sqlite:///{clinic.parent / 'privacy.db'}"
-    Ledger(url).budget("clinic", epsilon=3, unit=Unit.user_window(timedelta(days=28)))
+    Ledger(url).budget("clinic", epsilon=3, unit=Unit.user_calendar(CalendarWindow.MONTH))
     keys = Keys(f"{COUNT};", "", r"\epsilon 0.5", f"{COUNT};", "", f"{COUNT};", "", r"\epsilon 9", f"{COUNT};", "")
     typed(keys, "--epsilon", "1", "--budget", "clinic", "--db", url)
     printed = capsys.readouterr().err
