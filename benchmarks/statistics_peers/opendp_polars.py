@@ -3,10 +3,9 @@
 Counts and sums, of one Laplace budget that it splits; means are their quotients. Its Gaussian noise is calibrated by
 zCDP, which at this epsilon and delta gives larger errors.
 
-Told to keep k groups of a user, OpenDP 0.16 keeps k - 1, with noise for k. It keeps the first ones: to choose at random,
-which it does by default, fails where Polars 1.36 runs it (two fields have one name). The variant *at random* brings
-that back at some cost of time, by a rank of its own in front of the key. Where no group can be one too many, it is told
-none.
+Told to keep k groups of a user, OpenDP 0.16 keeps k - 1, with noise for k. It keeps the first. To choose at random,
+as it does by default, fails on Polars 1.36 (two fields have one name); the variant *at random* does so, at some cost of
+time, by a rank in front of the key. It is told no limit on groups where there are no more groups than that.
 """
 
 from __future__ import annotations
