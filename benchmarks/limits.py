@@ -38,6 +38,7 @@ import hush
 from hush.sql import Table
 
 EPSILON, DELTA, DRAWS, CAP_DRAWS, PEER_DRAWS = 1.0, 1e-7, 20, 1, 2
+PEER_SECONDS = 7200  # for all draws of one question; long, since only errors count here, and others may use the machine
 CAPS = [2**power for power in range(11)]
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "limits.md"
@@ -270,7 +271,7 @@ def ask_peer(name: str, question: dict[str, Any]) -> list[list[list[float]]] | N
     python, script = ROOT / f".venv-{name}" / "bin" / "python", ROOT / "benchmarks" / "statistics_peers" / PEERS[name]
     command = [str(python), str(script), json.dumps(question), "--repetitions", str(PEER_DRAWS)]
     try:
-        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PEER_SECONDS).stdout
     except (OSError, subprocess.SubprocessError) as error:
         print(f"{name}: {getattr(error, 'stderr', error)}"[-2000:], file=sys.stderr)
         return None
