@@ -27,7 +27,7 @@ ACCEPTED = (
 ROW_ID = "hush_row"
 # More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
 # rows, over this one.
-_PART_ROWS, _MAX_PARTS = 650_000, 16
+_PART_ROWS, _MAX_PARTS = 200_000, 16
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
