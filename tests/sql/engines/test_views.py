@@ -178,13 +178,13 @@ LIMITS = [
 
 
 def contributions(limits: Any, keys: Any, text: str = "SELECT g, COUNT(*), SUM(x) FROM rows GROUP BY g") -> Any:
-    """Return the bounded contributions from a plan at once, and in four parts, with the text of a part."""
+    """Return the bounded contributions from a plan at once, and in eight parts, with the text of a part."""
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE rows AS {MANY_GROUPS}")
     engine = DuckDBEngine(connection=connection)
     table = PrivateTable(columns=engine.columns("rows"), unit="who", bounds={"x": (0, 50)}, keys=keys)
     plan = plan_query(text, tables=Catalog({"rows": table}), limits=limits)
-    parts = [kept_rows(plan, (index, 4)) for index in range(4)]
+    parts = [kept_rows(plan, (index, 8)) for index in range(8)]
     rows = [row for part in parts for row in engine.run(part)]
     return sorted(engine.run(kept_rows(plan, (0, 1))), key=repr), sorted(rows, key=repr), parts[0]
 

@@ -295,7 +295,7 @@ def connect() -> Any:
         "autoload_known_extensions": "false",
         "temp_directory": "",
         "pandas_analyze_sample": 0,  # a column's type is not guessed from its values
-        # What a file holds is in the cache of the operating system: a second copy, and reading ahead, double the memory.
+        # The operating system keeps files in its cache already. A second copy, and reading ahead, take memory.
         "enable_external_file_cache": "false",
         "async_threads": 0,
     }

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Rows of groups that cannot be kept are searched for in tables of so many parts at least, if there are so many times as
 # many groups as count, and so many count at most.
-_SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 4, 4, 8
+_SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 8, 4, 8
 _CENTRED = (Quantity.CENTRED, Quantity.SQUARES)
 
 
