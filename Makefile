@@ -138,6 +138,7 @@ $(STATISTICS_PEERS:%=.venv-%/.installed): .venv-%/.installed: benchmarks/statist
 	$(call ensure_venv,.venv-$*)
 	@echo "Installing a peer of private SQL into .venv-$* (once; a minute) ..."
 	@.venv-$*/bin/python $(PIP_INSTALL) --requirement $<
+	@touch $@
 
 .venv-audit/.installed: pyproject.toml benchmarks/audit_requirements.txt
 	$(call ensure_venv,.venv-audit)

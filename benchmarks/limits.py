@@ -38,6 +38,7 @@ import hush
 from hush.sql import Table
 
 EPSILON, DELTA, DRAWS, CAP_DRAWS, PEER_DRAWS = 1.0, 1e-7, 20, 1, 2
+PEER_SECONDS = 7200  # for all draws of one question; long, since only errors count here, and others may use the machine
 CAPS = [2**power for power in range(11)]
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "limits.md"
@@ -245,9 +246,10 @@ def peer_errors(connection: duckdb.DuckDBPyConnection, folder: Path) -> Iterator
         groups_per_unit = min(GUESSED_GROUPS, len(groups))
         rows_per_unit = GUESSED_ROWS // groups_per_unit
         for name in PEERS:
-            # OpenDP 0.16.0 keeps one group less than it is told, at least with keys in this form.
+            # OpenDP 0.16.0 keeps one group less than it is told. The other peers choose groups at random, too.
             limits = {"groups_per_unit": groups_per_unit + (name == "opendp"), "rows_per_unit": rows_per_unit}
-            answers = ask_peer(name, {**question, **limits})
+            variant = "at random" if name == "opendp" else ""
+            answers = ask_peer(name, {**question, **limits, "variant": variant})
             errors[name] = None if answers is None else relative_error(truth, answers)
         print(f"{table} {key} {value}: {errors}", file=sys.stderr, flush=True)
         yield f"{table}, {value}" + (f" by {key}" if key else ""), errors
@@ -269,7 +271,7 @@ def ask_peer(name: str, question: dict[str, Any]) -> list[list[list[float]]] | N
     python, script = ROOT / f".venv-{name}" / "bin" / "python", ROOT / "benchmarks" / "statistics_peers" / PEERS[name]
     command = [str(python), str(script), json.dumps(question), "--repetitions", str(PEER_DRAWS)]
     try:
-        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PEER_SECONDS).stdout
     except (OSError, subprocess.SubprocessError) as error:
         print(f"{name}: {getattr(error, 'stderr', error)}"[-2000:], file=sys.stderr)
         return None
@@ -331,7 +333,7 @@ def report(measured: list[Measured], peers: list[tuple[str, dict[str, float | No
         f"COUNT, SUM and AVG from one budget: the median relative error over {DRAWS} draws of hush and {PEER_DRAWS} of "
         "each peer, their groups and the three aggregates. None of the peers has default limits, or chooses any: they "
         f"are told {GUESSED_ROWS} rows of a user, in up to {GUESSED_GROUPS} groups (OpenDP one group more, because it "
-        "keeps one less than it is told).",
+        "keeps one less than it is told). Which groups count is chosen at random, for each user.",
         "",
         "| question | hush | " + " | ".join(PEERS) + " |",
         "|---|---|" + "---|" * len(PEERS),

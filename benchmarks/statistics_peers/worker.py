@@ -1,8 +1,8 @@
 """What the peers' scripts share: the question's arguments, time, memory and the form of the answer.
 
 A script gives `serve` its packages and a function that prepares the question, untimed, and returns what answers it. The
-time is from the file to the answer: imports, and the start of a session where there is one, are not in it. Memory is
-the peak above what was resident after the imports.
+time is from the file to the answer: imports, and the start of a session where there is one, are not in it. CPU seconds
+are those of all threads, without child processes. Memory is the peak above what was resident after the imports.
 """
 
 from __future__ import annotations
@@ -49,16 +49,18 @@ def serve(packages: list[str], prepare: Callable[[Question], tuple[Callable[[], 
     question = Question(**json.loads(options.question))
     before = resident("VmRSS")
     forget_peak()
-    seconds, answers = [], []
+    seconds, cpu_seconds, answers = [], [], []
     for _ in range(options.repetitions):
         ask, notes = prepare(question)
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         answers.append(ask())
         seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
     print(
         json.dumps(
             {
                 "seconds": seconds,
+                "cpu_seconds": cpu_seconds,
                 "memory_bytes": resident("VmHWM") - before,
                 "answers": [[[int(key), *map(float, row)] for key, row in sorted(one.items())] for one in answers],
                 "versions": {name: importlib.metadata.version(name) for name in packages},

@@ -66,7 +66,7 @@ def receipt_of(reservation: Any, guarantee: Guarantee) -> Receipt | None:
 def row_of(reservation: Any) -> LedgerRow | None:
     """Return the row of a ledger that made a reservation; None if its budget is in no ledger."""
     row = getattr(reservation, "row", None)
-    return None if row is None else LedgerRow(str(row.dataset), int(row.id), str(row.hash))
+    return None if row is None else LedgerRow(str(row.budget), int(row.id), str(row.hash))
 
 
 def check_budget(budget: Any) -> None:

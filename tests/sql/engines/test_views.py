@@ -1,4 +1,4 @@
-"""Views of bounded contributions: reused by further queries, built in parts, and dropped."""
+"""Views of bounded sums: reused by further queries, built in parts, and dropped."""
 
 from __future__ import annotations
 
@@ -59,6 +59,13 @@ def test_views_answer_further_queries(connection: Any, planned: Callable[..., Qu
     assert engine.made == 2 + len(different)  # the view lacked a release
 
 
+def test_a_view_has_a_row_for_each_group_and_part_and_none_for_a_unit(path: Path, in_parts: None) -> None:
+    engine = DuckDBEngine({"rows": path})
+    views, plan = BoundedViews(engine), planned_rows(engine, QUERIES[0], keys={"g": [0, 2]})
+    (num_rows,) = engine.run(f"SELECT COUNT(*) FROM {views.bounded_view(plan).table}")[0]
+    assert 2 <= num_rows <= 2 * engine.parts("rows") < sum(group.units for group in views.groups(plan))
+
+
 def test_a_view_does_not_change_until_it_is_forgotten(
     connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan]
 ) -> None:
@@ -72,7 +79,7 @@ def test_a_view_does_not_change_until_it_is_forgotten(
     assert views.ranking_key not in repr(views).encode()
 
 
-# Views that are built in parts hold the same rows as views that are built at once.
+# Views that are built in parts hold the same sums as views that are built at once.
 
 KEY = bytes(range(32))
 
@@ -139,11 +146,19 @@ def test_a_user_in_several_parts_would_be_caught(path: Path) -> None:
     """A twin that divides rows instead of users keeps too many groups per user."""
     engine = DuckDBEngine({"rows": path})
     plan = planned_rows(engine, QUERIES[0], keys={"g": list(range(7))})
-    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 8)) for index in range(8)]
+    parts = [kept_rows(plan, (index, 8)) for index in range(8)]
     num_rows = sum(len(engine.run(part)) for part in parts)
     twin_rows = sum(len(engine.run(part.replace("HASH(r.u0)", "HASH(l0.i)"))) for part in parts)
     assert num_rows == 2 * USERS
     assert twin_rows > 2 * USERS
+
+
+def kept_rows(plan: QueryPlan, part: tuple[int, int]) -> str:
+    """Return the query for the bounded contributions, one row per unit and group, before they are added up."""
+    query, _, _ = plan.sql(ranking_key=KEY, part=part).rpartition(" SELECT ")
+    sums = [release.name for release in plan.sums]
+    keys = ["g"] if plan.public_keys else [f"k{index}" for index in range(len(plan.keys))]
+    return f"{query} SELECT {', '.join([*keys, *sums])} FROM hush_kept"
 
 
 # In parts, rows of groups that cannot be kept are left out before they are added up. That changes no contribution.
@@ -163,15 +178,15 @@ LIMITS = [
 
 
 def contributions(limits: Any, keys: Any, text: str = "SELECT g, COUNT(*), SUM(x) FROM rows GROUP BY g") -> Any:
-    """Return the bounded contributions from a plan at once, and in four parts, with the text of a part."""
+    """Return the bounded contributions from a plan at once, and in eight parts, with the text of a part."""
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE rows AS {MANY_GROUPS}")
     engine = DuckDBEngine(connection=connection)
     table = PrivateTable(columns=engine.columns("rows"), unit="who", bounds={"x": (0, 50)}, keys=keys)
     plan = plan_query(text, tables=Catalog({"rows": table}), limits=limits)
-    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 4)) for index in range(4)]
+    parts = [kept_rows(plan, (index, 8)) for index in range(8)]
     rows = [row for part in parts for row in engine.run(part)]
-    return sorted(engine.run(plan.bounded_sql(ranking_key=KEY)), key=repr), sorted(rows, key=repr), parts[0]
+    return sorted(engine.run(kept_rows(plan, (0, 1))), key=repr), sorted(rows, key=repr), parts[0]
 
 
 @pytest.mark.parametrize("keys", [{}, {"g": [*range(50), None]}], ids=["private keys", "public keys"])
@@ -207,7 +222,7 @@ def test_leaving_out_too_many_rows_would_be_caught(monkeypatch: pytest.MonkeyPat
 def test_parts_that_would_not_be_the_whole_are_refused(path: Path, part: tuple[int, int]) -> None:
     plan = planned_rows(DuckDBEngine({"rows": path}), QUERIES[0])
     with pytest.raises(InvalidArgument, match="power of two"):
-        plan.bounded_sql(ranking_key=KEY, part=part)
+        plan.sql(ranking_key=KEY, part=part)
 
 
 def test_large_parquet_files_are_bounded_in_parts(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_the_order_of_rows_does_not_matter(
 def test_only_duckdb_has_parts(planned: Callable[..., QueryPlan], dialect: str, ranking_key: bytes) -> None:
     plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note")
     with pytest.raises(InvalidArgument, match="^part="):
-        plan.bounded_sql(dialect, ranking_key=ranking_key, part=(0, 2))
+        plan.sql(dialect, ranking_key=ranking_key, part=(0, 2))
 
 
 @pytest.mark.parametrize("key", [b"short", "0" * 32, None])

@@ -295,6 +295,9 @@ def connect() -> Any:
         "autoload_known_extensions": "false",
         "temp_directory": "",
         "pandas_analyze_sample": 0,  # a column's type is not guessed from its values
+        # The operating system keeps files in its cache already. A second copy, and reading ahead, take memory.
+        "enable_external_file_cache": "false",
+        "async_threads": 0,
     }
     return duckdb.connect(config=settings)
 

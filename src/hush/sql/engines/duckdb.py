@@ -28,7 +28,7 @@ ACCEPTED = (
 ROW_ID = "hush_row"
 # More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
 # rows, over this one.
-_PART_ROWS, _MAX_PARTS = 650_000, 16
+_PART_ROWS, _MAX_PARTS = 200_000, 16
 # Everything of a name: a temporary table or a view may stand before a table. The path is NULL for databases in memory.
 _DATABASE_OF = """
 SELECT CASE WHEN NOT t.temporary THEN d.path END, t.schema_name

@@ -62,7 +62,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class KeepsViews(Protocol):
-    """An engine that stores bounded contributions for further queries. Others compute them for each query."""
+    """An engine that stores sums of bounded contributions for further queries. Others compute them for each query."""
 
     def materialise(self, name: str, sql: str) -> None:
         """Store the rows of a query in a temporary table, replacing any of that name."""

@@ -1,9 +1,8 @@
-"""Exact, bounded aggregates from an engine, and views that keep bounded contributions for further queries.
+"""Exact, bounded aggregates from an engine, and views that keep them for further queries.
 
-`exact_groups` and `exact_leaves` run a plan from scratch. `BoundedViews` runs the lower half of a plan once, stores its
-rows on the engine, if that keeps views, and answers further queries over the same rows, keys and limits from there. A
-query's privacy cost
-does not depend on which of the two is used: noise is drawn anew for every answer.
+`exact_groups` and `exact_leaves` run a plan from scratch. `BoundedViews` runs a plan once, stores its groups on the
+engine, if that keeps views, and answers further queries over the same rows, keys and limits from there. A query's
+privacy cost does not depend on which of the two is used: noise is drawn anew for every answer.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hush.sql.write.trees import GroupCells, Keys
 
 @dataclass(frozen=True, slots=True)
 class BoundedView:
-    """A temporary table of bounded contributions, one row per unit and group. It is exact: never show it.
+    """A temporary table of groups and their bounded sums, for each part of the units. It is exact: never show it.
 
     Attributes:
         table: Its name on the engine.
@@ -39,14 +38,14 @@ class BoundedView:
 
 @dataclass(slots=True)
 class BoundedViews:
-    """Bounded contributions, kept on the engine so that further queries over the same groups are fast.
+    """Sums of bounded contributions, kept on the engine so that further queries over the same groups are fast.
 
-    A view is found by the lower half of a plan: origin, keys and limits. Leaf counts of quantile trees are found by
+    A view is found by the origin, keys and limits of a plan. Leaf counts of quantile trees are found by
     their column and bounds as well. All of them use one ranking key. The same query therefore has the same exact
     aggregates each time, and a unit is in the same groups in every view. A view is as old as the first query that used
     it: call `forget` after the data have changed.
 
-    Views must not leave the engine. They hold one row per unit, and no noise.
+    Views must not leave the engine. They hold no noise.
 
     Attributes:
         engine: The engine that holds them.
@@ -78,7 +77,7 @@ class BoundedViews:
         return self._distinct[signature]
 
     def bounded_view(self, plan: QueryPlan) -> BoundedView:
-        """Return the view of a plan's contributions. A view that lacks a release is built again for this plan."""
+        """Return the view of a plan's groups. A view that lacks a release is built again for this plan."""
         name, signatures = plan.fingerprint(), [_signature(plan, release) for release in plan.sums]
         known = self._views.get(name)
         if known is not None and all(signature in known.columns for signature in signatures):
@@ -134,13 +133,13 @@ class BoundedViews:
         """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
         engine, dialect, key = self._keeper, self.engine.dialect, self.ranking_key
         if plan.single_table is None or not isinstance(engine, InParts):
-            engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key))
+            engine.materialise(table, plan.sql(dialect, ranking_key=key))
             return
         parts = engine.parts(plan.single_table)
-        engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key, part=(0, parts)))
+        engine.materialise(table, plan.sql(dialect, ranking_key=key, part=(0, parts)))
         try:
             for index in range(1, parts):
-                engine.append(table, plan.bounded_sql(dialect, ranking_key=key, part=(index, parts)))
+                engine.append(table, plan.sql(dialect, ranking_key=key, part=(index, parts)))
         except BaseException:  # half a view would look like a whole one
             engine.drop(table)
             raise

@@ -46,19 +46,17 @@ if TYPE_CHECKING:
 
 # Rows of groups that cannot be kept are searched for in tables of so many parts at least, if there are so many times as
 # many groups as count, and so many count at most.
-_SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 4, 4, 8
+_SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 8, 4, 8
 _CENTRED = (Quantity.CENTRED, Quantity.SQUARES)
 
 
-def groups_query(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
-    """Return the query from tables to groups."""
-    return f"WITH {_layers(plan, dialect, ranking_key)} {summary_query(plan, 'hush_kept', None)}"
-
-
-def contributions_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
-    """Return the query from tables to bounded contributions, of all units or of one part (index, parts) of them."""
-    columns = ", ".join([*_key_names(plan), *[release.name for release in plan.sums]] or ["1 AS one"])
-    return f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT {columns} FROM hush_kept"
+def groups_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
+    """Return the query from tables to groups, of all units or of one part (index, parts) of them."""
+    keys = _key_names(plan)
+    totals = [f"COALESCE(SUM({release.name}), 0) AS {release.name}" for release in plan.sums]
+    selected = f"SELECT {', '.join([*keys, 'COUNT(*) AS units', *totals])} FROM hush_kept"
+    # Public groups without rows are missing here, and `QueryPlan.groups` adds them.
+    return f"WITH {_layers(plan, dialect, ranking_key, part)} {selected}" + _group_by(keys)
 
 
 def levels_query(plan: QueryPlan, dialect: Dialect, num_levels: int) -> str:
@@ -88,21 +86,21 @@ def _level(number: str, num_levels: int) -> str:
     return f"(CASE {steps} ELSE {num_levels - 1} END)"
 
 
-def summary_query(plan: QueryPlan, table: str, columns: Mapping[str, str] | None) -> str:
-    """Return the query from a table of bounded contributions to groups.
+def summary_query(plan: QueryPlan, table: str, columns: Mapping[str, str]) -> str:
+    """Return the query that adds up groups of parts of the units.
 
     Args:
         plan: The plan.
-        table: The table's name, quoted.
-        columns: The column of each release in that table, by the release's name; by default that name.
+        table: The name of the table of these groups, quoted.
+        columns: The column of each release in that table, by the release's name.
     """
-    column_of = {release.name: (columns or {}).get(release.name, release.name) for release in plan.sums}
-    totals = [f"COALESCE(SUM({column}), 0) AS {name}" for name, column in column_of.items()]
     keys = _key_names(plan)
-    if not keys:
-        return f"SELECT {', '.join(['COUNT(*) AS units', *totals])} FROM {table}"
-    # Public groups without rows are missing here, and `QueryPlan.groups` adds them.
-    return f"SELECT {', '.join([*keys, 'COUNT(*) AS units', *totals])} FROM {table} GROUP BY {', '.join(keys)}"
+    totals = [f"COALESCE(SUM({columns[release.name]}), 0) AS {release.name}" for release in plan.sums]
+    return f"SELECT {', '.join([*keys, 'SUM(units) AS units', *totals])} FROM {table}" + _group_by(keys)
+
+
+def _group_by(keys: list[str]) -> str:
+    return f" GROUP BY {', '.join(keys)}" if keys else ""
 
 
 def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts) -> str:
@@ -148,9 +146,8 @@ def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release:
     group = ", ".join([*units, *_partition_names(plan, dialect)])
     number = f"ROW_NUMBER() OVER (PARTITION BY {group} ORDER BY {rank}, v) AS n"
     most = f"LEAST(counted, {release.upper})" if plan.in_total else str(release.upper)
-    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     shown = ", ".join([*keys, "COUNT(DISTINCT v) AS amount"])
-    counted = f"SELECT {shown} FROM (SELECT *, {number} FROM ({values}) AS w) AS q WHERE n <= {most}{group_by}"
+    counted = f"SELECT {shown} FROM (SELECT *, {number} FROM ({values}) AS w) AS q WHERE n <= {most}{_group_by(keys)}"
     return f"WITH {_layers(plan, dialect, ranking_key)} {counted}"
 
 

@@ -146,22 +146,13 @@ class QueryPlan:
         body = self.origin.first.relation.body
         return body.table if isinstance(body, Scan) and not self.origin.joins else None
 
-    def sql(self, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
+    def sql(self, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)) -> str:
         """Return the whole query: one row per group, exact and bounded. `groups` reads its result.
 
         Args:
             dialect: A name in `hush.sql.write.dialects.DIALECTS`.
             ranking_key: Random bytes that decide which groups of a unit are kept. Privacy does not depend on keeping
                 them secret. Users who know them, however, could name their groups so that these are kept more often.
-        """
-        return bounded.groups_query(self, dialect_named(dialect), _checked_key(ranking_key))
-
-    def bounded_sql(self, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)) -> str:
-        """Return the lower half of the query: one row per unit and group. Never show its result.
-
-        Args:
-            dialect: As for `sql`.
-            ranking_key: As for `sql`.
             part: (index, parts): only units whose hash begins with the bits of ``index``. All parts together are the
                 whole. Their number is a power of two. DuckDB only, because hashes of other engines can be negative.
         """
@@ -169,15 +160,15 @@ class QueryPlan:
             raise InvalidArgument("part", part, "an index below a power of two", "Other parts would not be the whole")
         if part[1] != 1 and dialect != "duckdb":
             raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Only duckdb bounds units in parts")
-        return bounded.contributions_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
+        return bounded.groups_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
 
-    def summary_sql(self, table: str, dialect: str = "duckdb", *, columns: Mapping[str, str] | None = None) -> str:
-        """Return the upper half of the query, over a table that holds the result of the lower half.
+    def summary_sql(self, table: str, dialect: str = "duckdb", *, columns: Mapping[str, str]) -> str:
+        """Return the query that adds up a table of the results of `sql`, of parts of the units. `groups` reads it.
 
         Args:
             table: The table's name.
             dialect: duckdb, spark or postgres.
-            columns: The column of each release in that table, by the release's name; by default that name.
+            columns: The column of each release in that table, by the release's name.
         """
         return bounded.summary_query(self, dialect_named(dialect).identifier(table), columns)
 
@@ -221,13 +212,13 @@ class QueryPlan:
         return replace(rows, rows_per_unit=1, in_total=False).fingerprint()
 
     def fingerprint(self) -> str:
-        """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits.
+        """Return a hash of what the groups depend on, besides the releases: origin, keys and limits.
 
-        The text of the lower half says all of that, and is linear in the query. A repr of the origin would write a
-        common table expression again wherever the query names it.
+        The text of the query without releases says all of that, and is linear in the query. A repr of the origin would
+        write a common table expression again wherever the query names it.
         """
         rows = replace(self, values=(), releases=(), trees=())
-        text = bounded.contributions_query(rows, dialect_named("duckdb"), "")
+        text = bounded.groups_query(rows, dialect_named("duckdb"), "")
         contents = (text, self.groups_per_unit, self.rows_per_unit, self.in_total)
         return hashlib.sha256(repr(contents).encode()).hexdigest()
 
