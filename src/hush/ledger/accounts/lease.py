@@ -31,12 +31,14 @@ DURATION = 120.0
 
 _INTERVAL = DURATION / 6
 _MICROSECONDS = 1_000_000
+_LETTING_GO: set[threading.Thread] = set()
+"""Threads of leases that nobody waited for. The next lease of this process does."""
 
 
 class Lease:
     """The hold of this process on one reservation.
 
-    It is renewed in a thread of its own, until `release` is called or the process ends.
+    A thread of its own renews it until `release` is called or the process ends.
     """
 
     def __init__(self, store: Store, charge: int, states: int) -> None:
@@ -44,12 +46,15 @@ class Lease:
         self._store, self._charge, self._states = store, charge, states
         self._holder = f"{_machine()} {os.getpid()} {_started(os.getpid())} {os.urandom(8).hex()}"
         self._ended = threading.Event()
+        for ending in list(_LETTING_GO):
+            ending.join()
         try:
             with store.writing() as connection:
                 self._take(connection)
         except AlreadyThere:  # PostgreSQL: another process took it at the same moment
             raise _held("just now") from None
-        threading.Thread(target=self._renew, name=f"hush-lease-{charge}", daemon=True).start()
+        self._thread = threading.Thread(target=self._live, name=f"hush-lease-{charge}", daemon=True)
+        self._thread.start()
 
     def note(self, states: int) -> None:
         """Note that so many states are stored. Raise if another process has taken over."""
@@ -69,15 +74,17 @@ class Lease:
                 "Another process has continued this run, so this one publishes nothing",
             )
 
-    def release(self) -> None:
-        """Let go of the reservation, so that another process can take it at once."""
-        if self._ended.is_set():
-            return
+    def release(self, *, wait: bool = True) -> None:
+        """Let go of the reservation, so that another process can take it at once.
+
+        The lease's thread does it. Whoever drops a run without a word must not wait: the garbage collector may run in
+        the middle of a transaction, whose lock the thread needs.
+        """
+        if not wait and self._thread.is_alive():
+            _LETTING_GO.add(self._thread)
         self._ended.set()
-        table = schema.leases
-        mine = (table.c.charge == self._charge, table.c.holder == self._holder)
-        with suppress(HushError), self._store.writing() as connection:
-            connection.execute(table.update().where(*mine).values(holder=""))
+        if wait:
+            self._thread.join()  # a transaction that is still open would lose its connection when the ledger is closed
 
     def _take(self, connection: sa.Connection) -> None:
         """Write the lease, unless another process holds it or has stored a later state."""
@@ -102,11 +109,16 @@ class Lease:
         values = {"charge": self._charge, "holder": self._holder, "beat": now, "states": self._states}
         connection.execute(statement.values(**values))
 
-    def _renew(self) -> None:
-        """Say every few seconds that this process is alive, until the lease ends or is lost."""
+    def _live(self) -> None:
+        """Say every few seconds that this process is alive, until the lease ends; then let go of the reservation."""
         while not self._ended.wait(_INTERVAL):
             with suppress(HushError):  # a database that is away for a minute ends no run; `note` and commit will tell
                 self.note(self._states)
+        table = schema.leases
+        mine = (table.c.charge == self._charge, table.c.holder == self._holder)
+        with suppress(HushError), self._store.writing() as connection:
+            connection.execute(table.update().where(*mine).values(holder=""))
+        _LETTING_GO.discard(threading.current_thread())
 
 
 def idle_seconds(store: Store, connection: sa.Connection, charge: int) -> float | None:

@@ -86,10 +86,10 @@ class Reserved:
         else:
             self._lease.note(states)
 
-    def release(self) -> None:
-        """Let other processes continue with this reservation. It stays open."""
+    def release(self, *, wait: bool = True) -> None:
+        """Let other processes continue with this reservation. It stays pending. ``wait``: return when it is done."""
         if self._lease is not None:
-            self._lease.release()
+            self._lease.release(wait=wait)
 
     def held_for(self) -> float | None:
         """Return how many seconds ago the process that holds this was alive; None if there is no such process."""

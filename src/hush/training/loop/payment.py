@@ -101,4 +101,4 @@ class Payment:
 def _let_go(reservation: Reservation, process: int) -> None:
     """Release the reservation of a run that was dropped, in the process that holds it and not in a fork of it."""
     if os.getpid() == process:
-        reservation.release()
+        reservation.release(wait=False)
