@@ -333,8 +333,8 @@ class Reservation(Protocol):
     def hold(self, states: int) -> None:
         """Keep other processes from continuing this run, and note how many states it has stored."""
 
-    def release(self) -> None:
-        """Let another process continue this run. The reservation stays open."""
+    def release(self, *, wait: bool = True) -> None:
+        """Let another process continue this run. The reservation stays pending. ``wait``: return when it is done."""
 
     def commit(self, event: ev.Event | None = None, *, answer: str | None = None) -> str | None:
         """Record that the event was run, or only a part of it; store the answer, and return the stored one."""

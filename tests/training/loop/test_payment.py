@@ -37,7 +37,7 @@ class FakeBudget:
     def hold(self, states: int) -> None:
         self.held.append(states)
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         self.held.clear()
 
     def commit(self, event: Event | None = None) -> None:
