@@ -42,6 +42,7 @@ PROGRAM = """
 import json, os, resource, signal, sys, warnings
 warnings.simplefilter("error")
 from hush.accounting import *
+from hush.accounting.events import *
 from hush.guarantee import Relation
 PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 3).interval(1e-5)  # libraries loaded, caches warm
 while line := sys.stdin.readline():

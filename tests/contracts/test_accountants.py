@@ -29,6 +29,7 @@ from hush.accounting import (
     PldAccountant,
     PoissonSampledEvent,
     SelfComposedEvent,
+    events,
 )
 from hush.errors import Unsupported
 from hush.guarantee import Bound, Relation, Unit
@@ -109,8 +110,8 @@ def test_every_accountant_is_enrolled() -> None:
 
 
 def test_every_event_is_enrolled() -> None:
-    public = [value for value in vars(accounting).values() if inspect.isclass(value)]
-    kinds = {value.kind for value in public if issubclass(value, Event) and value is not Event}
+    named = [value for value in vars(events).values() if inspect.isclass(value)]
+    kinds = {value.kind for value in named if issubclass(value, Event) and value is not Event}
     assert kinds == {part.kind for event in EVENTS.values() for part in parts(event)}
 
 

@@ -48,7 +48,7 @@ OTHERS: dict[str, Any] = {
     "PrivateRegressor": lambda: network(he.PrivateRegressor, target_bounds=(0, 1)).fit(X, Y),
 }
 PUBLIC = [getattr(he, name) for name in he.__all__] + [getattr(pate, name) for name in pate.__all__]
-ESTIMATORS = [kind for kind in PUBLIC if issubclass(kind, BaseEstimator)]
+ESTIMATORS = [kind for kind in PUBLIC if inspect.isclass(kind) and issubclass(kind, BaseEstimator)]
 
 
 ALL = pytest.mark.parametrize("kind", dict.fromkeys(ESTIMATORS), ids=lambda kind: kind.__name__)

@@ -19,7 +19,7 @@ from hush.errors import InvalidArgument
 from hush.ledger import Ledger, LedgerBudget, TestLedger
 from hush.randomness import TestSource
 from hush.sql import table
-from hush.training import Candidate, PublicScore
+from hush.training import Candidate, Score
 
 REFUSED = "source='a TestSource': expected an unpredictable source, for a budget of a ledger"
 ROWS = np.linspace(-1, 1, 60).reshape(30, 2)
@@ -80,7 +80,7 @@ def searched(budget: Any) -> None:
         cost=lambda settings, noise: GaussianEvent(noise),
         epsilon=0.5,
         delta=1e-6,
-        score=PublicScore("a book"),
+        score=Score.public("a book"),
         progress=False,
         budget=budget,
         source=TestSource(1),

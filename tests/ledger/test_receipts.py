@@ -48,7 +48,7 @@ def linear(budget: Any) -> Any:
 
 def searched(budget: Any) -> Any:
     pytest.importorskip("torch")
-    from hush.training import Candidate, PublicScore
+    from hush.training import Candidate, Score
 
     return hush.tune(
         lambda settings, noise: Candidate(score=1.0, result=0),
@@ -56,7 +56,7 @@ def searched(budget: Any) -> Any:
         cost=lambda settings, noise: GaussianEvent(noise),
         epsilon=0.5,
         delta=1e-6,
-        score=PublicScore("a book"),
+        score=Score.public("a book"),
         progress=False,
         budget=budget,
     )

@@ -144,11 +144,11 @@ def test_a_model_of_a_private_run_is_not_public(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--start", "w.safetensors"), "public="),
+        (("--start", "w.safetensors"), "--public: expected a statement"),
         (("--start", "w.safetensors", "--public", "  "), "public="),
         (("--public", WHY), "no statement without a checkpoint"),
-        (("--lora", "2"), "start="),
-        (("--replace-head",), "start="),
+        (("--lora", "2"), "--start: expected a public checkpoint"),
+        (("--replace-head",), "--start: expected a public checkpoint"),
         (("--start", "missing.safetensors", "--public", WHY), "a readable safetensors file"),
         (("--start", "broken.safetensors", "--public", WHY), "a readable safetensors file"),
         (("--start", ".", "--public", WHY), "a readable safetensors file"),

@@ -11,22 +11,25 @@ import pytest
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanismEvent,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
     ParallelEvent,
     PoissonSampledEvent,
-    ProjectedGaussianEvent,
     SelfComposedEvent,
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.budget import Cap
-from hush.accounting.events import QualifiedEvent, plain_event
+from hush.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    ExponentialMechanismEvent,
+    ProjectedGaussianEvent,
+    QualifiedEvent,
+    plain_event,
+)
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, Guarantee, Relation, Unit
 

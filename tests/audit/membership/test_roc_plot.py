@@ -33,7 +33,7 @@ def test_the_figure_shows_curves_and_the_claim() -> None:
         points = np.array([[float(v) for v in point.split(",")] for point in (line.get("points") or "").split()])
         assert (np.diff(points[:, 0]) >= 0).all()
         assert (np.diff(points[:, 1]) <= 0).all()  # up is down in SVG
-    assert "The claim allows 2.7% there" in "".join(next(tree.iter(f"{space}desc")).itertext())
+    assert "The claim allows 2.7 % there" in "".join(next(tree.iter(f"{space}desc")).itertext())
     assert mi.roc_figure(curves).startswith("<svg")
 
 

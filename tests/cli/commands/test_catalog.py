@@ -61,7 +61,7 @@ def test_kinds_where_the_file_declares_them(tmp_path: Path, capsys: pytest.Captu
         (["bare.csv"], "expected a file whose first line names its columns."),
         (["t.csv", "--output", "t.csv"], "output='t.csv': expected a file that does not exist yet."),
         (["t.csv", "--output", "no/t.toml"], "output='no/t.toml': expected a file that can be written."),
-        (["postgresql://ann@host/db"], "table=None: expected one address, and --table NAME for each table"),
+        (["postgresql://ann@host/db"], "--table: expected one address, and --table NAME for each table"),
         (["postgresql://ann:geheim@host/db", "--table", "t"], "data='...': expected an address without a password."),
         (["mysql://ann:geheim@host/db", "--table", "t"], "data='...': expected an address that starts with postgresql"),
     ],

@@ -17,12 +17,12 @@ from sklearn.tree import DecisionTreeClassifier
 import hush.estimators as he
 from estimators.purse import Purse
 from estimators.table import CASES, LEARNS_FROM_FEW
-from hush import Ledger, Unit
+from hush import Unit
 from hush.audit import audit_scores
 from hush.errors import HushError, Unsupported
 from hush.estimators.base import users as users_module
 from hush.estimators.base.users import rows_of_users
-from hush.ledger import LedgerBudget
+from hush.ledger import LedgerBudget, TestLedger
 from hush.randomness import TestSource
 
 pytestmark = LEARNS_FROM_FEW
@@ -31,7 +31,7 @@ X = np.arange(6.0)[:, None]
 
 
 def budget_for_people(folder: Path) -> LedgerBudget:
-    ledger = Ledger(f"sqlite:///{folder}/privacy.db")
+    ledger = TestLedger(f"sqlite:///{folder}/privacy.db")
     return ledger.budget("people", epsilon=100, delta=1e-3, unit="person")
 
 
@@ -49,7 +49,7 @@ def test_every_estimator_protects_people(name, tmp_path):
     model.fit(*doubled, units=twice)
     assert model.guarantee_.unit == Unit.user()
     assert "each person has exactly one id" in model.guarantee_.assumptions
-    assert model.event_.unit == "user"
+    assert model.event_.unit == Unit.user()
     by_row = case.make(epsilon=1.0, source=TestSource(1)).fit(rows, labels)
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (by_row.guarantee_.epsilon, by_row.guarantee_.delta)
     assert by_row.guarantee_.unit == Unit.example()

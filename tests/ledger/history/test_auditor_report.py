@@ -52,7 +52,7 @@ def test_it_says_everything(ledger: Ledger, tmp_path: Path) -> None:
         "left by a crash",
         "voided: nothing was released",
         "both (a, b)",
-        "Open reservations: of running releases, or left by a crash.",
+        "Pending reservations: of running releases, or left by a crash.",
         "if all charges had been fixed in advance",
         "olga",
         "anna",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hush.accounting import PldAccountant
+from hush.accounting import PldAccountant, gaussian_multiplier
 from hush.guarantee import Unit
 from hush.randomness import TestSource
 from hush.sql import Table
@@ -128,7 +128,7 @@ def measured(
     if isinstance(noise, LaplaceNoise):
         return change(before, after, 1), budget, answer
     delta = 5e-7 if text == PRIVATE else 1e-6
-    return change(before, after, 2), 1 / release_module._multiplier(budget, delta), answer
+    return change(before, after, 2), 1 / gaussian_multiplier(budget, delta), answer
 
 
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])

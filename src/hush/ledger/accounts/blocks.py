@@ -46,6 +46,7 @@ def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
 def divide_units(blocks: Sequence[str], unit: Unit) -> bool:
     """Return whether no unit can have rows in two of the blocks.
 
+    >>> from hush.guarantee import CalendarWindow
     >>> divide_units(["2026-10", "2026-11"], Unit.user()), divide_units(["north", "south"], Unit.example())
     (False, True)
     >>> divide_units(["2026-10", "2026-11"], Unit.user_calendar(CalendarWindow.MONTH))

@@ -169,7 +169,7 @@ def test_an_answer_without_rows_says_why(path: Path, capsys: pytest.CaptureFixtu
     ("options", "words"),
     [
         ([], "--accuracy and --expected"),
-        (["--accuracy", "0.05"], "expected="),
+        (["--accuracy", "0.05"], "--expected: expected the approximate number of rows"),
         (["--accuracy", "0.05", "--expected", "10", "--epsilon", "1"], "accuracy="),
         (["--epsilon", "1", "--expected", "10"], "expected="),
         (["--epsilon", "1", "--confidence", "1"], "confidence="),

@@ -56,7 +56,7 @@ def test_without_epsilon_a_statement_is_refused(piped: Ask, capsys: pytest.Captu
     assert piped(f"\\epsilon\n{COUNT};") == 2
     printed = capsys.readouterr()
     assert printed.out == "epsilon is not set for each answer\n"
-    assert "epsilon=None: expected a positive number" in printed.err
+    assert "--epsilon: expected a positive number" in printed.err
 
 
 class Keys:
