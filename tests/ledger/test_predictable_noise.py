@@ -115,7 +115,7 @@ def test_it_is_refused_by_a_real_budget_and_taken_by_one_for_tests(
 
 
 def predictable(noise: float) -> QualifiedEvent:
-    return QualifiedEvent(GaussianEvent(noise), "add-or-remove", "user", ("test randomness",))
+    return QualifiedEvent(GaussianEvent(noise), hush.Relation.ADD_OR_REMOVE, hush.Unit.user(), ("test randomness",))
 
 
 @pytest.mark.parametrize(

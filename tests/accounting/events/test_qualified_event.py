@@ -31,7 +31,8 @@ from hush.accounting.events import (
     plain_event,
 )
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import CalendarWindow, Guarantee, Relation, Unit
+from hush.guarantee import CalendarWindow, Guarantee, Relation, Unit, UnrecordedWindows
+from hush.guarantee.unit import UnitKind
 
 ADD_REMOVE = Relation.ADD_OR_REMOVE
 
@@ -68,8 +69,8 @@ MONTH = Unit.user_calendar(CalendarWindow.MONTH)
 ANY_WEEKS = Unit.user_any_window(timedelta(days=28))
 
 
-def by_month(event: Event, *, relation: str = "add-or-remove") -> QualifiedEvent:
-    return QualifiedEvent(event, relation, str(MONTH), ("a",))
+def by_month(event: Event, *, relation: Relation = ADD_REMOVE) -> QualifiedEvent:
+    return QualifiedEvent(event, relation, MONTH, ("a",))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_parts_and_samples_of_other_windows_are_refused(wrap: Callable[[Event], 
 
 def test_a_replacement_says_nothing_about_other_windows() -> None:
     with pytest.raises(Unsupported, match="stated under"):
-        plain_event(by_month(LaplaceEvent(1.0), relation="replace"), Relation.REPLACE, ANY_WEEKS)
+        plain_event(by_month(LaplaceEvent(1.0), relation=Relation.REPLACE), Relation.REPLACE, ANY_WEEKS)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +165,18 @@ def test_qualifications_are_checked(fields: dict[str, object], name: str) -> Non
         QualifiedEvent(**{**good, **fields})  # type: ignore[arg-type]
 
 
-def test_stored_events_keep_their_words() -> None:
-    event = QualifiedEvent(GaussianEvent(2.0), Relation.REPLACE, Unit.user_calendar(CalendarWindow.MONTH), ("a",))
+OLD_WINDOWS = Unit(kind=UnitKind.USER_WINDOW, window=UnrecordedWindows(timedelta(days=28)))  # as version 1 stored them
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [(MONTH, "user within one calendar month (UTC)"), (OLD_WINDOWS, "user within 28 days"), (Unit.user(), "user")],
+)
+def test_stored_events_keep_their_words(unit: Unit, words: str) -> None:
+    event = QualifiedEvent(GaussianEvent(2.0), Relation.REPLACE, unit, ("a",))
     stored = (
         '{"schema": "hush.event/1", "kind": "qualified", "event": {"kind": "gaussian", "noise_multiplier": 2.0}, '
-        '"relation": "replace", "unit": "user within 28 days", "assumptions": ["a"]}'
+        f'"relation": "replace", "unit": "{words}", "assumptions": ["a"]}}'
     )
     assert event.to_json() == stored
     assert Event.from_json(stored) == event

@@ -149,7 +149,7 @@ def test_ids_reach_a_step_of_a_pipeline_and_the_folds_of_scikit_learn():
     pipeline = make_pipeline(he.PublicOneHotEncoder(categories=[[0.0], [0.0]]), model)
     pipeline.fit(rows, labels, privategaussiannb__units=ids)
     cross_val_score(clone(model), rows, labels, params={"units": ids}, cv=3)
-    assert [charge.event.unit for charge in purse.charged] == ["user"] * 4
+    assert [charge.event.unit for charge in purse.charged] == [Unit.user()] * 4
 
 
 @pytest.mark.parametrize("ids", [[1, 2], np.zeros((6, 2)), 3, np.arange(7)])

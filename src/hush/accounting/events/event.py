@@ -74,8 +74,10 @@ def encode_event(event: Event) -> dict[str, Any]:
             value = encode_event(value)
         elif isinstance(value, tuple):
             value = [encode_event(part) if isinstance(part, Event) else part for part in value]
-        elif isinstance(value, Relation | Unit):
-            value = str(value)
+        elif isinstance(value, Relation):
+            value = value.value
+        elif isinstance(value, Unit):
+            value = value.name
         data[field.name] = value
     return data
 
