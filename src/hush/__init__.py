@@ -7,10 +7,10 @@
 - `Guarantee`, `Unit`, `Relation`: what a release promises, and to whom. Home: ``hush.guarantee``.
 - ``hush.accounting``: what was run (events) and what it costs (accountants); start with `accounting.epsilon` and
   `accounting.calibrate_noise`.
-- ``hush.mechanisms``, ``hush.randomness``: the mechanisms, and the random source they draw from.
-- ``hush.audit``: attacks, and the lower bounds on epsilon that they prove.
+- ``hush.mechanisms``, ``hush.randomness``: the mechanisms, and the random source that they draw from.
+- ``hush.audit``: attacks, and the lower bounds on epsilon that they establish.
 - ``hush.stability``: reusable holdouts and certified predictions.
-- ``hush.data``, ``hush.runs``, ``hush.report``, ``hush.cli``: from a file to a private model and its report.
+- ``hush.data``, ``hush.runs``, ``hush.report``, ``hush.cli``: everything from a file to a private model and its report.
 - ``hush.lab``: demonstrations for teaching.
 - `HushError`: the base of all errors that hush raises on purpose.
 

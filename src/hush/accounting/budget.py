@@ -1,12 +1,12 @@
-"""Budgets: what a release costs, and whether a cap on everything that is ever released allows it.
+"""Budgets: the cost of a release, and whether it fits under a cap on everything ever released.
 
-    event         what is about to be run
+    event         a description of the next release
     Cost          four integers: Renyi divergence, epsilon, events without an epsilon, delta (`Cap.cost`)
     total         costs add up, exactly, in any database
     Cap           one (epsilon, delta) guarantee for all releases from some data; `Cap.fits` checks a total
 
-A `Cap` holds for choices that depend on earlier answers: which query comes next, with which parameters, and when to
-stop. Costs are integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
+A `Cap` holds even if choices depend on earlier answers: the next query, its parameters, and when to stop. Costs are
+integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
 
 **Why two rules can be combined.** A total fits if the Renyi divergence at one fixed order is within its limit, *or* if
 every event has an epsilon and these add up to at most the cap's. Let L be the privacy loss of everything released, and
@@ -19,8 +19,8 @@ to at most the claims' own share of delta. The share is fixed in advance: one th
 would cost up to twice as much.
 
 **Large runs** can cost too much at the cap's order and still fit by their privacy loss distribution. Then the whole run
-is charged as one claim (`Cap.claimed_cost`). That is valid because nothing of it was seen before, and no part of it can
-be given back.
+is charged as one claim (`Cap.claimed_cost`). That is valid because none of its output was seen before; for the same
+reason, no part of the charge can be refunded.
 
 `Budget` and `Reservation` are the protocol through which everything below the ledger charges: `Charge` is the request.
 """
@@ -69,7 +69,7 @@ class Cost:
         renyi: The Renyi divergence at the cap's order, not counting outcomes that ``delta`` covers.
         pure: The sum of the epsilons of events that have one at delta = 0.
         unbounded: The number of events that have none, such as a Gaussian.
-        delta: The deltas of claims, which fail altogether with that probability.
+        delta: The sum of the deltas of claims. A claim may fail completely with probability delta.
     """
 
     renyi: int = 0
@@ -102,11 +102,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """A limit on everything that is ever released, where each choice may depend on earlier releases.
+    """A limit on everything ever released. Each choice may depend on earlier releases.
 
     A total cost fits if the deltas of claims are within their share, and one of two rules holds. Either the Renyi
     divergence, at an order fixed in advance, is within what the rest of delta allows. Or every event has an epsilon,
-    and these add up to at most the cap's. The module's docstring proves that the two rules can be combined.
+    and these add up to at most that of the cap. The module's docstring proves that the two rules can be combined.
 
     >>> cap = Cap(epsilon=1.0, delta=1e-6, unit=Unit.user())
     >>> spent = Cost()
@@ -117,7 +117,7 @@ class Cap:
 
     Guarantee:
         (epsilon, delta)-DP for any sequence of events chosen adaptively, including their parameters and when to stop,
-        also if several of them run at the same time.
+        even if several run at the same time.
 
     Assumes:
         Each event is charged before it is run (the caller's duty). The order and the share of claims are chosen before
@@ -135,8 +135,8 @@ class Cap:
         unit: What is protected.
         relation: How neighbouring datasets differ.
         order: The Renyi order. By default the lowest one that allows nearly as many small Gaussian releases as the
-            best: at high orders, sampled releases with little noise cost too much. None if delta is 0: then only
-            epsilons add up.
+            best: at high orders, sampled releases with little noise cost too much. None if delta is 0: then only the
+            sum of epsilons counts.
         claims_delta: The share of delta for events that have a delta of their own, by default a tenth.
     """
 
@@ -174,7 +174,7 @@ class Cap:
 
     @property
     def renyi_delta(self) -> float:
-        """The share of delta that is not for claims, rounded down."""
+        """The part of delta that is not reserved for claims, rounded down."""
         rest = exactly(self.delta) - exactly(self.claims_delta or 0.0)
         return math.nextafter(float(rest), 0.0) if rest > 0 else 0.0
 
@@ -191,7 +191,7 @@ class Cap:
         )
 
     def fits(self, spent: Cost) -> bool:
-        """Return whether the guarantee holds if this much is spent."""
+        """Return whether a total cost fits, so that the guarantee holds."""
         limit = self.limit
         pure_fits = spent.unbounded == 0 and spent.pure <= limit.pure
         return spent.delta <= limit.delta and (spent.renyi <= limit.renyi or pure_fits)
@@ -214,7 +214,7 @@ class Cap:
         return max(min(fractions, default=0.0), spent.delta / limit.delta if spent.delta else 0.0)
 
     def alone(self, event: ev.Event, cost: Cost) -> float:
-        """Return the epsilon of an event at the cap's delta, as if nothing else were ever released."""
+        """Return the epsilon of an event on its own, at the cap's delta."""
         try:
             accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(event)
             return min(accountant.epsilon(self.delta), self.spent_epsilon(cost))
@@ -257,7 +257,7 @@ class Cap:
         return _three_digits_up(math.sqrt(self.cost(ev.GaussianEvent(1.0)).renyi / remaining))
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee that holds however the budget is spent."""
+        """Return the guarantee, which holds however the budget is spent."""
         rule = "basic composition" if self.order is None else f"a privacy filter at Renyi order {self.order:.4g}"
         return Guarantee(
             epsilon=self.epsilon,
@@ -270,7 +270,7 @@ class Cap:
 
 
 class Repeat(Enum):
-    """What happens to a question that was asked before. If the data are the same, the stored answer is returned.
+    """What to do if a question was asked before. If the data are the same, the stored answer is returned.
 
     >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").repeat is Repeat.REFUSED_ON_OTHER_DATA
     True
@@ -283,24 +283,25 @@ class Repeat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """A request to a budget: what is about to be run.
+    """A request to charge a budget for a release.
 
     >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").sealed
     False
 
     Attributes:
-        event: What will be run, at most.
-        purpose: The purpose, in a few words.
-        question: A text that identifies the question, so that the same question is recognised. Empty if there is none.
-        data: A text that identifies the data that are read. A stored answer is returned only if its data were the same.
-        repeat: What happens to a question that was asked before.
+        event: The event that will be run; less may be run, but not more.
+        purpose: The purpose in a few words.
+        question: A text that identifies the question, so that a repeated question is recognised. Empty if there is
+            none.
+        data: A text that identifies the data. A stored answer is returned only if it was computed from the same data.
+        repeat: What to do if the question was asked before.
         delta: The delta at which to state the event if it has to be charged as a claim.
         sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
         request: Your own key. A second charge with the same key is the same charge.
         folder: Where the result will be written, if it is a folder: a ledger's report links to it.
         resumes: Whether it may continue with what the same request reserved but did not settle: an interrupted run.
-        parts: The blocks of the data that it reads, if it knows them. A budget in blocks refuses the charge if these
-            are not the blocks that are charged.
+        parts: The blocks of the data that it reads, if known. A budget with blocks refuses the charge if it is not
+            charged to exactly these blocks.
     """
 
     event: ev.Event
@@ -317,21 +318,21 @@ class Charge:
 
 
 class Reservation(Protocol):
-    """A part of a budget that is set aside. It counts as spent until it is voided, whatever happens."""
+    """A part of a budget that is set aside. It counts as spent unless it is voided."""
 
     @property
     def answer(self) -> str | None:
-        """The stored answer, if the same question was answered before. Then there is nothing to run."""
+        """The stored answer, if the same question was answered before. In that case there is nothing to run."""
 
     @property
     def resumed(self) -> bool:
-        """Whether an interrupted run continues with it. Then the run must continue from its stored state."""
+        """Whether it continues an interrupted run, which must then continue from its stored state."""
 
     def is_open(self) -> bool:
-        """Return whether it still counts and has been neither committed nor voided."""
+        """Return whether it is pending: neither committed nor voided."""
 
     def hold(self, states: int) -> None:
-        """Keep other processes from continuing this run, and note how many states it has stored."""
+        """Keep other processes from continuing this run, and record how many states it has stored."""
 
     def release(self, *, wait: bool = True) -> None:
         """Let another process continue this run. The reservation stays pending. ``wait``: return when it is done."""
@@ -344,7 +345,7 @@ class Reservation(Protocol):
 
 
 class Budget(Protocol):
-    """Anything that events can be charged to before they are run, such as one of a ledger."""
+    """Anything that events can be charged to before they are run, such as a ledger's budget."""
 
     def reserve(self, charge: Charge) -> Reservation:
         """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
@@ -356,14 +357,14 @@ def run_sealed(
     """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
 
     If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
-    again continues with the reservation and costs nothing more. Only if a further charge inside ``run`` is refused, the
-    reservation is voided: budgets refuse before data are read.
+    again continues with the reservation and costs nothing more. The reservation is voided only if a further charge
+    inside ``run`` is refused, because budgets refuse before data are read.
 
     Args:
         budget: The budget to charge.
         charge: The request.
         run: Computes the answer.
-        settled: Is told the reservation when the answer may leave.
+        settled: Called with the reservation once the answer may be released.
     """
     reservation = budget.reserve(replace(charge, sealed=True))
     note = settled or (lambda _: None)

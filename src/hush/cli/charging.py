@@ -55,7 +55,7 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
 
 
 def address(budget: LedgerBudget | None) -> dict[str, str]:
-    """Return how to find a budget again, from any folder, without a password; empty without a budget."""
+    """Return the address of a budget: valid from any folder, without a password. Empty without a budget."""
     if budget is None:
         return {}
     url = budget.store.url._replace(password=None)

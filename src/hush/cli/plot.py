@@ -15,7 +15,7 @@ _ACCOUNTANTS = {"PLD": "epsilon", "Renyi": "rdp_epsilon"}
 
 
 def check_plot_path(path: Path) -> None:
-    """Refuse a file that could not be drawn, before anything is computed for it."""
+    """Refuse a file that cannot be written, before anything is computed."""
     if path.suffix.lower() != ".svg":
         svg = path.with_suffix(".svg").name
         raise InvalidArgument("plot", str(path), "a file name that ends in .svg", f"hush draws SVG only: --plot {svg}")

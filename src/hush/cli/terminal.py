@@ -1,4 +1,4 @@
-"""What a terminal shows: tables, bars and progress."""
+"""Terminal output: tables, bars and progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _is_number(text: str) -> bool:
 
 
 def bar(share: float, width: int) -> str:
-    """Draw a share of 1 as a bar, to an eighth of a letter.
+    """Draw a share of 1 as a bar, to an eighth of a character.
 
     >>> bar(0.5, 4), bar(0.3, 4), bar(2.0, 4)
     ('██', '█▎', '████')
@@ -72,7 +72,7 @@ def wrapped(text: str, *, most_lines: int | None = None, rest: str = "...") -> s
     Args:
         text: The line.
         most_lines: How many lines to show at most.
-        rest: What stands for the others.
+        rest: Placeholder for the remaining lines.
     """
     if not sys.stderr.isatty():
         return text

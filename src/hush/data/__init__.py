@@ -1,4 +1,4 @@
-"""Data for training: from a file to examples, with preprocessing that is public or learned privately.
+"""Data for training: turns files into examples, with preprocessing that is public or learned privately.
 
 | step | where |
 |---|---|

@@ -1,11 +1,11 @@
-"""`Guarantee.explain`: a guarantee in plain words, for readers who have never heard of epsilon.
+"""`Guarantee.explain`: a guarantee in plain English, for readers who have never heard of epsilon.
 
     headline      the one-line summary, as `str(guarantee)` gives it
     status        upper bound, estimate or lower bound
     protection    the privacy unit, and the question about it that the result hides
     limits        a list: odds, belief, the best attack, its advantage, risk, delta
     caveats       what the limits do not cover, and a verdict on a large epsilon
-    assumptions   a list of what hush did not check
+    assumptions   what hush did not check, as a list
 
 Every figure is rounded so that its sentence stays true (see `hush.guarantee.rounding`). The sentences about delta
 respect that (epsilon, delta) privacy is weaker than "epsilon with probability 1 - delta".
@@ -186,7 +186,7 @@ def _caveats(guarantee: Guarantee) -> Iterator[str]:
 
 
 def verdict(epsilon: float) -> str:
-    """Return a sentence on an epsilon that promises little; an empty string for any other.
+    """Return a warning about an epsilon that promises little; an empty string otherwise.
 
     >>> verdict(1.0), verdict(6.0)
     ('', 'An epsilon above 5 is a weak guarantee: the worst case it allows is far from harmless.')

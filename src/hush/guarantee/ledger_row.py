@@ -1,4 +1,4 @@
-"""Where a guarantee was paid for: a row of a ledger."""
+"""The ledger row that paid for a guarantee."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hush.errors import InvalidArgument, check_count
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """The row of a ledger that a release was charged by.
+    """The ledger row that charged a release.
 
     Attributes:
         budget: The name of the budget.

@@ -106,7 +106,7 @@ class Ledger:
             delta: The cap's delta; 0 by default.
             unit: The privacy unit: ``patient``, ``row``, ``patient-month``, or a `Unit`.
             relation: The neighbouring relation; add-or-remove by default.
-            fingerprint: A text that identifies the data, or a file that does by its content. Two budgets of a ledger
+            fingerprint: A text that identifies the data, or a file whose content does. Two budgets of a ledger
                 cannot have the same fingerprint.
             blocks: Names of disjoint parts of the data. Each unit is in one block, and each block has the whole budget.
             order: See `Cap`. It cannot be changed later.
@@ -217,7 +217,7 @@ class Ledger:
         Args:
             head: The hash of an earlier last row that you stored elsewhere. With it, rows removed from the end are
                 detected, too.
-            anchors: A file of anchors. With it, this is so for each of them; see `anchor`.
+            anchors: A file of anchors. It has the same effect for each anchor; see `anchor`.
             public_key: The public key of the anchors, which `new_key` returned.
         """
         from hush.ledger.history.verification import verify
@@ -260,7 +260,7 @@ class Ledger:
         return append
 
     def backup(self, file: str | Path) -> str:
-        """Write a backup to a new file, also while the ledger is in use. Return its head, which you should keep.
+        """Write a backup to a new file, even while the ledger is in use. Return its head, which you should keep.
 
         A backup can be read and verified, and takes no charges. `restore` makes a ledger from it. A copy of the file
         alone by other programs may lack the last charges.
@@ -280,14 +280,14 @@ class Ledger:
         public_key: str | None = None,
         force: bool = False,
     ) -> None:
-        """Write a ledger to a new file, from this one, which is a backup. A row of the new ledger says so.
+        """Restore a ledger from this backup to a new file. A row of the new ledger records this.
 
         Args:
             file: The new file.
             head: The head of the ledger when it was lost. It shows that nothing was charged after the backup.
             anchors: The ledger's anchors, which show the same.
             public_key: The public key of the anchors.
-            force: Go on without that. What was charged after the backup is forgotten, and could be spent again.
+            force: Restore without this evidence. Charges made after the backup are lost, and could be spent again.
         """
         from hush.ledger.history.anchors import last_head
         from hush.ledger.history.restoring import restore
@@ -391,8 +391,8 @@ class Ledger:
 class TestLedger(Ledger):
     """A ledger for tests: its budgets take releases with predictable noise, from a `hush.randomness.TestSource`.
 
-    Its budgets are marked for ever, in rows that cannot be changed, and their guarantees begin with "NOT PRIVATE". The
-    budgets of other ledgers refuse such releases, and no ledger has budgets of both kinds.
+    Its budgets are marked permanently, in rows that cannot be changed, and their guarantees begin with "NOT PRIVATE".
+    The budgets of other ledgers refuse such releases, and no ledger has budgets of both kinds.
 
     >>> from hush import statistics
     >>> from hush.randomness import TestSource

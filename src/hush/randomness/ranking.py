@@ -1,4 +1,4 @@
-"""The best of many candidates under real-valued noise, ordered exactly.
+"""Finds the best of many candidates under real-valued noise, ordered exactly.
 
 Report-noisy-max and the exponential mechanism (by Gumbel noise) need the order of *real* keys; rounding the keys would
 create ties and change the distribution. Here no key is ever rounded:

@@ -1,4 +1,4 @@
-"""An audit of a finished run: train the same way again with canaries, as often as time allows, and attack.
+"""An audit of a finished run: retrains with canaries as often as time allows, and attacks the models.
 
     read the data  ->  same plan  ->  for each model: coins, wrong labels, training  ->  scores  ->  bound
 
@@ -101,7 +101,7 @@ def audit(
         seconds: How long to train.
         confidence: The confidence of the bound.
         progress: Follows the audit; without it, nothing is shown.
-        source: Where keys and coins come from; for tests, a TestSource.
+        source: The source of keys and coins; a TestSource in tests.
 
     Returns:
         The bound; ``epsilon_at_best`` in its details is the largest bound that so many canaries could have shown.

@@ -36,8 +36,8 @@ def read_dataset(
         settings: What to read, what is declared, and how the budget is shared.
         key: 32 secret bytes that decide the split and the noise of learning. The same key gives the same result.
         delta: The delta at which learning has to stay within its share of epsilon.
-        progress: Gets a line that lists what has to be learned.
-        before_learning: Called with what is public, before anything else is read. It reserves a budget.
+        progress: Receives a line that lists what has to be learned.
+        before_learning: Called with the public outline before anything else is read. It reserves a budget.
     """
     data = open_data(
         settings.data,

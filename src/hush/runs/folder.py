@@ -1,7 +1,7 @@
 """A run's folder: made once, never overwritten, and consistent at any time.
 
-Every file is written under a temporary name, flushed to the disk and then moved into place, so that a crash leaves the
-old version or the new one. Files of JSON lines grow line by line; half a line that a crash has left is dropped.
+Every file is written under a temporary name, flushed to disk and then moved into place, so that a crash leaves either
+the old version or the new one. Files of JSON lines grow line by line; an incomplete line left by a crash is dropped.
 
 The secrets are in a sub-folder that only its owner can read, and that is removed when the run is finished:
 
@@ -35,7 +35,7 @@ _LONGEST_LINE = 1 << 16  # bytes of a line in a file of JSON lines
 
 
 class DiskFull(HushError):
-    """The disk is full. Everything that was stored before is still there."""
+    """The disk is full. Everything stored before is still there."""
 
     exit_status = 1
 
@@ -137,7 +137,7 @@ class Folder:
         return self.path / SECRET / name if secret else self.path / name
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a line to a file of JSON lines, after removing half a line that a crash may have left."""
+        """Add a line to a file of JSON lines, after removing an incomplete line that a crash may have left."""
         path = self.path / name
         with explained_errors(self.path), path.open("ab+") as file:
             if name in _NOT_PRIVATE:
@@ -169,7 +169,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out: two that continue from one state would each spend the run's budget."""
+        """Keep other processes out: two processes that continue from one state would each spend the run's budget."""
         with explained_errors(self.path):
             file = (self.path / SECRET / "lock").open("w")
         with file:

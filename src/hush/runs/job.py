@@ -1,4 +1,4 @@
-"""A run from beginning to end: read, plan, reserve, learn, train, measure, commit, write down.
+"""A run from beginning to end: read, plan, reserve, learn, train, measure, commit, publish.
 
     Settings
       -> read_dataset   counts training and held-out units, and stops there for
@@ -16,7 +16,7 @@ with the same key, and finds the same split, the same bounds and the same plan; 
 
 One reservation pays for one run. While a process works on it, it holds the reservation (`Reservation.hold`), so a copy
 of the folder cannot be continued at the same time, nor from an older state. The commit stores a hash of what is
-published: if two copies of a folder come that far, the first one publishes.
+published: if two copies of a folder reach this point, only the first one publishes.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def train(
         settings: What to do.
         output: The folder; it must be new or empty.
         progress: Follows the run; without it, nothing is shown.
-        source: Where secret keys come from; for tests, a TestSource.
-        budget: What the run is charged to, such as one of a ledger. Its cost is reserved before anything is learned
+        source: The source of secret keys; a TestSource in tests.
+        budget: The budget to charge, such as a ledger's. Its cost is reserved before anything is learned
             from the data, and committed before the model is published. An interrupted run keeps its reservation.
         charged_to: How to find the budget again, for run.json: `hush train --resume` reads it.
 
@@ -151,7 +151,7 @@ def resume(
 
 
 def charged_to(path: Path) -> dict[str, str]:
-    """Return how to find the budget that an interrupted run is charged to, as `train` was told; empty without one."""
+    """Return how to find the budget that an interrupted run is charged to, as passed to `train`; empty without one."""
     content = Folder.open(path).read_json("run.json").get("budget", {})
     return {str(name): str(value) for name, value in content.items()}
 
@@ -173,7 +173,7 @@ def note_row(folder: Folder, reservation: charging.Reservation) -> None:
 
 
 def remove_empty(folder: Folder) -> None:
-    """Remove what is left of a run that released nothing."""
+    """Remove the folder of a run that released nothing."""
     for path in (*map(folder.secret, (_KEY, "lock", _FINGERPRINT, _COUNTS, STATES)), folder.path / "run.json"):
         path.unlink(missing_ok=True)
     for path in (folder.path / SECRET, folder.path):
@@ -204,7 +204,7 @@ def compute_features(
 
 
 def make_measurer(plan: RunPlan, data: Prepared, *, num_points: int, source: RandomSource | None) -> Measurer:
-    """Return what measures a model on the held-out units."""
+    """Return the measurer for held-out units."""
     return Measurer(
         examples=data.test,
         classes=data.classes,

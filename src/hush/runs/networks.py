@@ -2,7 +2,7 @@
 
 A `Network` is a fixed feature map followed by a classifier. Only the classifier is trained, so the features are
 computed once. `build_network` makes one with its starting weights; `adapt` loads a public checkpoint into it and
-freezes what is not trained.
+freezes the parameters that are not trained.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _check_outputs(module: nn.Module, model: str, shape: tuple[int, ...], num_cl
 
 
 def adapt(network: Network, settings: Settings) -> None:
-    """Load the public checkpoint, if there is one, and freeze what is not trained."""
+    """Load the public checkpoint, if there is one, and freeze the parameters that are not trained."""
     classifier, new_layer = network.classifier, None
     if settings.replace_head:
         new_layer = replace_head(classifier, _num_outputs(classifier))

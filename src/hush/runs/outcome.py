@@ -1,6 +1,6 @@
 """The outcome of a run: the model, the guarantee, the held-out metrics and the report, as files.
 
-`stage` writes what depends on the data among the folder's secrets, so that it is computed only once:
+`stage` stores everything that depends on the data among the folder's secrets, so that it is computed only once:
 
 1. model.safetensors (the classifier's weights) and model.json (how to rebuild the network around them);
 2. figures.json, the held-out metrics.
@@ -67,7 +67,8 @@ class Outcome:
 
     Attributes:
         path: Its folder.
-        accuracy: The held-out accuracy; None if nothing was held out, or too little to measure through the noise.
+        accuracy: The held-out accuracy; None if nothing was held out, or too little for a measurement through the
+            noise.
         guarantee: What the run guarantees.
         noise_multiplier: The noise multiplier of training.
         model: The trained network, from inputs as `hush.data.transform` makes them to one logit for each class.
@@ -92,7 +93,7 @@ class Trained:
 
     Attributes:
         network: The network, in evaluation mode.
-        schema: How inputs are made from data.
+        schema: The schema that turns data into inputs.
         classes: The names of the classes.
         guarantee: What the run guarantees.
 
@@ -122,7 +123,7 @@ class Trained:
 
 
 def load(path: str | Path, *, factory: str | None = None) -> Trained:
-    """Rebuild the model of a finished run. Nothing in the folder can run code unless you name it.
+    """Rebuild the model of a finished run. Nothing in the folder can run code, unless you name the factory yourself.
 
     Args:
         path: The run's folder.
@@ -169,13 +170,13 @@ def stage(
 ) -> str:
     """Write the model and its held-out metrics among the folder's secrets; return a hash that identifies them.
 
-    The model is written first: a user's own model may keep what it sees in its buffers, and is about to see held-out
-    rows. The held-out metrics are computed once, and read from the folder if a resumed run has them already.
+    The model is written first: a user-defined model may store its inputs in buffers, and is about to see held-out rows.
+    The held-out metrics are computed once, and read from the folder if a resumed run has them already.
 
     Args:
         folder: The run's folder.
-        plan: What was done.
-        data: What it was done with.
+        plan: The plan of the run.
+        data: The data of the run.
         network: The trained network.
         figures: Computes the held-out metrics.
     """
@@ -206,12 +207,12 @@ def publish(
 
     Args:
         folder: The run's folder, with what `stage` has written.
-        settings: What was asked for.
-        plan: What was done.
-        data: What it was done with.
+        settings: The settings of the run.
+        plan: The plan of the run.
+        data: The data of the run.
         network: The trained network.
         guarantee: What the run guarantees.
-        budget: Where the budget went.
+        budget: How the budget was spent.
         resumed: How often the run was resumed.
         more: More rows of the report's table of settings.
         command: The command that repeats the run, if it is not `hush train`.

@@ -1,8 +1,8 @@
-"""The steps of a run: train, store the state, measure on the way.
+"""The training steps of a run, with stored states and intermediate measurements.
 
 `start` begins a private training under the plan of a run; `hush.runs.tuning` and `hush.runs.auditing` train with it,
 too. `TrainingLoop` is what `hush train` does with it. At up to 20 points it first stores the state, then measures the
-held-out accuracy: whatever is published belongs to a state from which the run continues after a crash.
+held-out accuracy: anything published belongs to a state from which the run can continue after a crash.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def start(
 
     Args:
         plan: The plan of the run.
-        model: What to train.
+        model: The model to train.
         data: Features and targets.
         units: The unit of each row; None if each row is its own unit.
         source: Where the key of samples and noise comes from, in tests.
@@ -86,7 +86,7 @@ def start(
 
 
 def rate_factor(progress: float) -> float:
-    """Return the factor on the learning rate when this share of the steps is taken.
+    """Return the factor on the learning rate after this share of the steps.
 
     It is 1 for the first half, and then falls to 0.1: smaller steps average the noise out.
 
@@ -204,7 +204,7 @@ class TrainingLoop:
         self._progress.say(f"Continuing after step {self._private.steps_taken} of {self.plan.training.num_steps}.")
 
     def run(self) -> Network:
-        """Take all steps that are left; return the trained network."""
+        """Run the remaining steps, and return the trained network."""
         total = self.plan.training.num_steps
         points = {round(total * number / POINTS) for number in range(1, POINTS + 1)} - {0}
         points -= {row["step"] for row in self._folder.rows("metrics.jsonl")}

@@ -1,9 +1,9 @@
-"""A private search for hyper-parameters: many runs, of which only the best is released, and all are accounted for.
+"""A private search for hyper-parameters: only the best of many runs is released, and all are accounted for.
 
 Most of the budget pays for the search. The rest pays, on the side of the training units, for learning undeclared
 bounds, values and classes; and on the side of the held-out units, for the metrics of the best model. Both sides take
 part in the search: training units through the runs, held-out units through the scores. So each side composes the search
-with its own rest (basic composition), and the guarantee states the larger of the two.
+with its own remaining parts (basic composition), and the guarantee states the larger of the two.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def tune(
     """Search for hyper-parameters, and write the best run as `train` does. The number of runs stays secret.
 
     Args:
-        settings: What all runs have in common, and the budget of the whole search.
+        settings: The settings common to all runs, and the budget of the whole search.
         space: The values to choose from, by the name of a setting; if empty, learning rates around the default.
         output: The folder; it must be new or empty.
         mean_runs: How many runs there are on average. Their number is random and secret.
-        progress: Follows the search; without it, nothing is shown. How far the search is, is secret.
+        progress: Follows the search; without it, nothing is shown. How far the search has come is secret.
         source: Where secret keys come from; for tests, a TestSource.
-        budget: What the search is charged to, such as one of a ledger; reserved before the search starts.
+        budget: The budget to charge, such as a ledger's; reserved before the search starts.
 
     Returns:
         The best run.
@@ -80,8 +80,8 @@ def tune(
         search, learning and the held-out metrics together.
 
     Assumes:
-        What `hush.training.tune` and `train` assume (the caller's duty). Nobody sees how long the search took, or what
-        it chose on the way (the caller's duty).
+        What `hush.training.tune` and `train` assume (the caller's duty). No one observes how long the search took, or
+        its intermediate choices (the caller's duty).
 
     References:
         Papernot & Steinke 2022, Theorem 2 (logarithmic number of runs).

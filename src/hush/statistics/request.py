@@ -1,4 +1,4 @@
-"""The checked request that every statistic starts from, and the way from exact totals to an answer.
+"""The checked request that every statistic starts from, and the steps from exact totals to an answer.
 
 The flow is the same for all statistics on arrays:
 
@@ -155,7 +155,7 @@ class StatisticRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Noisy totals of the groups that are revealed, and what all estimates made from them have in common.
+    """Noisy totals of the groups that are revealed, and the common parts of all estimates made from them.
 
     Attributes:
         totals: The noisy totals, with one row per group.

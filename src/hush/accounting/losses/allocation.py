@@ -79,7 +79,7 @@ class AllocationProfile(Profile):
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """The error of the masses, and of the losses relative to the spread of the likelihood ratio."""
+        """A bound on the error of the masses, and of the losses relative to the spread of the likelihood ratio."""
         return self._curve.relative_error
 
     def delta(self, epsilon: Array) -> Array:

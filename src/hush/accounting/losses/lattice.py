@@ -103,7 +103,7 @@ def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Arra
 
 
 def dominated(pair: DominatingPair, losses: Array, gaps: Array, *, straight: bool = False) -> list[Atoms]:
-    """Return pairs on the same losses whose profiles are nowhere above ``pair``'s. Which is best depends on the case.
+    """Return pairs on the same losses whose profiles are nowhere above ``pair``'s. Neither is best in all cases.
 
     Args:
         pair: The pair to bound from below.

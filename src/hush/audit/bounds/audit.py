@@ -40,10 +40,10 @@ def audit_scores(
     unit: Unit = _EXAMPLE,
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Bound epsilon from an attack's scores of members and non-members.
+    """Bound epsilon from an attack's scores for members and non-members.
 
-    The scores are higher for records that look more like members. A threshold on them is a membership test, and its
-    error rates bound epsilon from below.
+    Higher scores mean "more like a member". A threshold on the scores is a membership test, and its error rates bound
+    epsilon from below.
 
     >>> import numpy as np
     >>> noise = np.random.default_rng(1).laplace(size=(2, 2000))
@@ -151,8 +151,8 @@ def audit_one_run(
     Args:
         scores: One score for each canary, included or not, in an order that does not depend on the coins.
         included: The coins: one boolean for each canary, True if it was included.
-        num_guesses: How many of the highest scores are guessed to be members, fixed beforehand. None leaves it to
-            ``threshold``.
+        num_guesses: How many of the highest scores are guessed to be members, fixed beforehand. None lets ``threshold``
+            decide.
         num_out_guesses: How many of the lowest scores are guessed to be non-members.
         threshold: The rule that chooses the guesses if ``num_guesses`` is None; `Bonferroni` by default.
         delta: The delta at which epsilon is bounded.
@@ -210,7 +210,8 @@ def best_of(results: Sequence[AuditResult]) -> AuditResult:
         The result with the largest lower bound.
 
     Guarantee:
-        The confidence of each single result: with ``num_trials`` of at least their number, all bounds hold together.
+        The confidence of each single result: because every ``num_trials`` is at least their number, all bounds hold
+        together.
 
     Assumes:
         Confidence bounds that share confidence, delta, unit and relation, with ``num_trials`` large enough (checked

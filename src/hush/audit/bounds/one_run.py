@@ -1,8 +1,8 @@
 """Bounds from one run with many canaries: `OneRun` and `OneRunFDP`.
 
-Each canary was included by a fair coin. The audit guesses the coins from the scores (`guesses.py`); under an
-(epsilon, delta) guarantee, too many correct guesses are unlikely. `one_run_epsilon` inverts that probability. The
-classes decide which guesses are made, and pay for choosing their number.
+Each canary was included by a fair coin. The audit guesses the coins from the scores (`guesses.py`); under an (epsilon,
+delta) guarantee, too many correct guesses are unlikely. `one_run_epsilon` inverts that probability. The classes decide
+which guesses to make, and correct for choosing their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PRECISION = 1e-12
 def one_run_epsilon(
     num_canaries: int, num_guesses: int, num_correct: int, *, significance: float, delta: float = 0.0
 ) -> float:
-    """Return the largest epsilon that is contradicted by this many correct guesses.
+    """Return the largest epsilon that this many correct guesses contradict.
 
     Let m = ``num_canaries``, r = ``num_guesses``, v = ``num_correct`` and W ~ Binomial(r, e^epsilon / (1 + e^epsilon)).
     Under (epsilon, delta)-privacy, the probability of v or more correct guesses is at most
@@ -155,7 +155,7 @@ class GuessMethod(BoundMethod):
         """Whether these guesses show more than the best bound so far."""
 
     def bound_without_rule(self, sample: Sample, level: Level) -> MethodBound:
-        """Make the fixed numbers of guesses: "in" for the highest scores, "out" for the lowest."""
+        """Make a fixed number of guesses: "in" for the highest scores, "out" for the lowest."""
         if self.num_guesses is None:
             raise InvalidArgument("num_guesses", None, "a number of guesses, or a threshold rule")
         total_guesses = self.num_guesses + self.num_out_guesses
@@ -165,7 +165,7 @@ class GuessMethod(BoundMethod):
         return self.bound_from_guesses(sample, total_guesses, correct, level)
 
     def bound_at_best(self, sample: Sample, level: Level) -> MethodBound:
-        """Make "in" guesses only, with the best number of guesses on a ladder that no score influences."""
+        """Make "in" guesses only, with the best number of guesses from a ladder that does not depend on the scores."""
         rungs = numbers_of_guesses(sample.num_in + sample.num_out, level.error)
         # Bonferroni over the rungs, which depend on the number of canaries and the error only.
         rung_level = Level(level.error / len(rungs), level.delta)
@@ -194,7 +194,7 @@ class GuessMethod(BoundMethod):
 
 @dataclass(frozen=True, slots=True)
 class OneRun(GuessMethod):
-    """Guesses about which canaries one run included. Valid for every mechanism.
+    """Guess which canaries one run included. Valid for every mechanism.
 
     >>> import numpy as np
     >>> from hush.audit import audit_scores
@@ -264,7 +264,7 @@ class OneRunFDP(GuessMethod):
     Assumes:
         A Gaussian trade-off curve (the caller's duty). Fair, independent coins (the caller's duty). The number of
         guesses is fixed beforehand, or on a ladder that is corrected for (checked here). A threshold would make the
-        number of guesses random, for which we know no proof; it is refused.
+        number of guesses random, for which no proof is known; it is refused.
 
     References:
         Mahloujifar, Melis & Chaudhuri 2024, Algorithm 3 (audit_rh_with_cap).

@@ -71,11 +71,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """A lower bound on epsilon that an attack has shown.
+    """A lower bound on epsilon, demonstrated by an attack.
 
     With probability ``confidence`` over the audit's randomness, ``epsilon_lower`` is at most the true epsilon at
     ``delta``. Chosen thresholds, chosen directions and repeated trials are corrected for. A result whose bound is
-    "estimate" makes no such promise; its assumptions say what it offers instead.
+    "estimate" makes no such promise; its assumptions say what holds instead.
 
     >>> from hush.audit import epsilon_from_counts
     >>> result = epsilon_from_counts(tp=90, num_in=100, fp=10, num_out=100)
@@ -86,7 +86,7 @@ class AuditResult:
     False
 
     Attributes:
-        epsilon: The point estimate: what the attack would show if the observed rates were exact. May be infinite.
+        epsilon: The point estimate: the bound if the observed rates were exact. It may be infinite.
         epsilon_lower: The lower bound, finite and never negative.
         confidence: The confidence of the bound.
         method: The method in a few words.
@@ -131,7 +131,7 @@ class AuditResult:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The bound as a `Guarantee`, the form that every claim in hush has."""
+        """The bound as a `Guarantee`, as hush states every claim."""
         return Guarantee(
             epsilon=self.epsilon_lower,
             delta=self.delta,
@@ -160,7 +160,7 @@ class AuditResult:
             The verdict, with a sentence that you can print.
 
         Raises:
-            Unsupported: The claim is about something else, or this result is not a confidence bound.
+            Unsupported: The claim is not comparable with this audit, or this result is not a confidence bound.
         """
         claim = self._claim(claimed)
         self._require_comparable(claim)

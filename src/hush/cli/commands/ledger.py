@@ -1,4 +1,4 @@
-"""`hush ledger`: privacy budgets in a database, and everything that was charged to them.
+"""`hush ledger`: privacy budgets in a database, and the charges to them.
 
 The actions come in five kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
 (verify, recompute, export), safekeeping (key, anchor, backup, restore) and people (admit, share). What they print is in
@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "ledger",
         help="keep and enforce privacy budgets in a database",
-        description="Keep one budget for everything that is released from a dataset, in a database that enforces it.",
+        description="Keep one budget for everything released from your data, in a database that enforces it.",
         epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit-name patient. If the ledger has "
         "admitted people, your token is read from $HUSH_LEDGER_TOKEN.",
     )
@@ -51,12 +51,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_budgets(actions: Any) -> None:
     """Add the actions on budgets and their blocks."""
     create = _action(actions, "create", _create, "create a budget; it cannot be changed later", "NAME")
-    create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
+    create.add_argument("--epsilon", type=float, required=True, help="the cap on all releases from the data, forever")
     create.add_argument(
         "--delta",
         type=float,
         default=1e-6,
-        help="the delta of the cap; with 0, neither training nor Gaussian noise fits (default: 1e-06)",
+        help="the delta of the cap; with 0, training and Gaussian noise are refused (default: 1e-06)",
     )
     create.add_argument(
         "--unit-name",
@@ -120,7 +120,7 @@ def _add_block(options: argparse.Namespace) -> None:
             raise InvalidArgument("expires", options.expires, "a time such as 2026-12-31T00:00+00:00") from None
     open_ledger(options.db).budget(options.name).add_block(options.block, expires=expires)
     _print(
-        options, {"budget": options.name, "block": options.block}, lambda: f"Block {options.block} now takes charges."
+        options, {"budget": options.name, "block": options.block}, lambda: f"Block {options.block} now accepts charges."
     )
 
 
@@ -128,7 +128,7 @@ def _retire(options: argparse.Namespace) -> None:
     """Retire blocks."""
     open_ledger(options.db).budget(options.name).retire(*options.blocks)
     content = {"budget": options.name, "retired": options.blocks}
-    _print(options, content, lambda: f"Retired, and closed to charges: {', '.join(options.blocks)}.")
+    _print(options, content, lambda: f"Retired; these blocks accept no more charges: {', '.join(options.blocks)}.")
 
 
 # Spending
@@ -136,9 +136,9 @@ def _retire(options: argparse.Namespace) -> None:
 
 def _add_spending(actions: Any) -> None:
     """Add the actions that price, charge and settle."""
-    price = _action(actions, "price", _price, "show what a charge would cost, without charging it", "NAME")
+    price = _action(actions, "price", _price, "show the cost of a charge, without charging it", "NAME")
     _add_event(price)
-    charge = _action(actions, "charge", _charge, "charge a release that is made elsewhere", "NAME")
+    charge = _action(actions, "charge", _charge, "charge a release made elsewhere", "NAME")
     _add_event(charge)
     charge.add_argument("--purpose", required=True, metavar="TEXT", help="what the release is for, in a few words")
     charge.add_argument(
@@ -149,7 +149,7 @@ def _add_spending(actions: Any) -> None:
     settle.add_argument("--void", type=int, metavar="ID", help="refund a reservation: nothing was released")
     settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: something may have been released")
     pending.add_argument(
-        "--force", action="store_true", help="with --void: even if a run is working on it, or has stored states"
+        "--force", action="store_true", help="with --void: even if a run is using it or has stored states"
     )
 
 
@@ -292,18 +292,18 @@ def _export(options: argparse.Namespace) -> None:
 
 def _add_safekeeping(actions: Any) -> None:
     """Add the actions that keep what a ledger was like elsewhere."""
-    key = _action(actions, "key", _key, "make a private key to sign heads with, and print its public key")
+    key = _action(actions, "key", _key, "create a private key to sign heads with, and print its public key")
     key.add_argument("file", metavar="FILE", type=Path, help="a new file, which only you can read")
     anchor = _action(actions, "anchor", _anchor, "sign the ledger's head, and append it to a file elsewhere")
-    anchor.add_argument("file", metavar="FILE", type=Path, help="the anchors of this ledger, best on another machine")
+    anchor.add_argument("file", metavar="FILE", type=Path, help="this ledger's anchors, ideally on another machine")
     anchor.add_argument("--key", metavar="FILE", type=Path, required=True, help="the private key of `hush ledger key`")
     backup = _action(actions, "backup", _backup, "copy a ledger's file while it is in use")
     backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
-    restore = _action(actions, "restore", _restore, "make a ledger from a backup, which --db names")
+    restore = _action(actions, "restore", _restore, "restore a ledger from the backup that --db names")
     restore.add_argument("file", metavar="FILE", type=Path, help="a new file")
     _add_evidence(restore)
     restore.add_argument(
-        "--force", action="store_true", help="even if charges may have been made since: they are forgotten"
+        "--force", action="store_true", help="restore even if charges may have been made since, which are lost"
     )
 
 
@@ -325,14 +325,14 @@ def _anchor(options: argparse.Namespace) -> None:
 def _backup(options: argparse.Namespace) -> None:
     """Write a backup."""
     head = open_ledger(options.db).backup(options.file)
-    words = f"Written to {options.file}. It can be read, and takes no charges.\nKeep its head elsewhere: {head}"
+    words = f"Written to {options.file}. It can be read, but accepts no charges.\nKeep its head elsewhere: {head}"
     _print(options, {"file": str(options.file), "head": head}, lambda: words)
 
 
 def _restore(options: argparse.Namespace) -> None:
     """Make a ledger from a backup."""
     open_ledger(options.db).restore(options.file, **_evidence(options), force=options.force)
-    _print(options, {"file": str(options.file)}, lambda: f"Restored to {options.file}. A row of it says so.")
+    _print(options, {"file": str(options.file)}, lambda: f"Restored to {options.file}. A row of it records this.")
 
 
 # People

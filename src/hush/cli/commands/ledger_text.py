@@ -1,4 +1,4 @@
-"""What `hush ledger` prints: for people, and as values for JSON."""
+"""The output of `hush ledger`, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEW_LEFT = 10  # standard queries, when larger releases without a delta may sti
 _SETTLED = ("committed", "voided")
 _EXPLAINED = (
     "  left: how many standard queries still fit, of the 100 that the whole budget pays for.\n"
-    "  epsilon so far: what everything that was charged reveals together, as the budget proves it. It rises quickly\n"
+    "  epsilon so far: the proven privacy loss of all charges together. It rises quickly\n"
     "  at first and slowly later. `hush ledger price` says whether another release fits."
 )
 

@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     groups = add_settings(parser, "train", data_is_optional=True)
     add_charging(parser)
     add_output(groups["output"])
-    groups["output"].add_argument("--resume", metavar="RUN", help="continue an interrupted run with its own settings")
+    groups["output"].add_argument("--resume", metavar="RUN", help="continue an interrupted run, as it began")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""Datasets that are known by name: where they are looked for, where they come from, and what is public about them."""
+"""Datasets known by name: where to look for them, where to download them, and which of their parts are public."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ NAMES = ("digits", *KNOWN)
 def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> ImageData:
     """Open a known dataset: from a folder that has it, or downloaded.
 
-    Files that are found are used without a checksum: other splits and compressions of them are common.
+    Files that are found are used without a checksum: other splits and compressions are common.
 
     Args:
         name: The name of the dataset.

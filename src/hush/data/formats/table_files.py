@@ -39,7 +39,7 @@ class _TextFile(Protocol):
 
 
 def open_table_file(path: Path, name: str, delimiter: str | None = None) -> TableData | None:
-    """Open a file by its ending; None if it is not that of a table.
+    """Open a table file by its file-name ending; None for any other ending.
 
     Args:
         path: The file.

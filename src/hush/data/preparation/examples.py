@@ -1,4 +1,4 @@
-"""Examples by a complete schema: inputs, targets, units and groups. Nothing is learned here."""
+"""Builds examples from a complete schema: inputs, targets, units and groups. Nothing is learned here."""
 
 from __future__ import annotations
 

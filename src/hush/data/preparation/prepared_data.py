@@ -1,4 +1,4 @@
-"""From raw data to examples: declarations are applied, the rest is learned privately, and some units are held out.
+"""Turns raw data into examples: applies declarations, learns the rest privately, and holds out some units.
 
 The flow of `prepare`:
 
@@ -49,7 +49,7 @@ _GROUP_ASSUMPTION = "names of groups are shown as they are in the data, unless t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What is public about examples, known before anything is learned from them.
+    """The public facts about examples, which are known before anything is learned from them.
 
     Attributes:
         num_units: How many units will be trained on.
@@ -79,7 +79,7 @@ def _nothing(_: Outline) -> None:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Prepared:
-    """Examples to train from and to test with, and what it cost to prepare them.
+    """Examples to train and test with, and the cost of preparing them.
 
     >>> from hush.data import open_data, prepare
     >>> prepared = prepare(open_data("digits"), holdout=0.2, key=bytes(32))
@@ -148,10 +148,10 @@ def prepare(
         unit: The column with the privacy unit of each row. If omitted, each row is its own unit.
         groups: Columns by which accuracy will be compared.
         holdout: The share of units that is held out; not used if the data have a test part.
-        learn: The noise for what is learned. `needs_learning` says beforehand what that would be.
+        learn: The noise for learning. `needs_learning` lists beforehand what has to be learned.
         key: 32 secret bytes, for this preparation alone. The same key, data and declarations give the same result.
         before_learning: Called with the public outline, before any column but that of the units is read. Reserve a
-            budget in it: whatever `prepare` does or raises afterwards may depend on the data.
+            budget there: whatever `prepare` does or raises afterwards may depend on the data.
 
     Guarantee:
         Learning costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples

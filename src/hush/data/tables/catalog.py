@@ -1,4 +1,4 @@
-"""The catalog: everything that is publicly known about the tables that a query may name.
+"""The catalog: all public knowledge about the tables that a query may name.
 
 Declarations are checked here before any row is read. A `PrivateTable` names the column that identifies the privacy
 unit, the bounds of the columns that are summed, and the keys of the groups to report. A `PublicTable` has columns only.
@@ -23,7 +23,7 @@ from hush.errors import InvalidArgument, check_instance
 
 
 class ColumnKind(StrEnum):
-    """The type of a column, as far as hush tells types apart. Columns of kind OTHER cannot be used in a query."""
+    """The type of a column, as far as hush distinguishes types. Columns of kind OTHER cannot be used in a query."""
 
     BOOL = "boolean"
     INT = "integer"
@@ -128,13 +128,13 @@ class Through:
     """The unit of a table without a unit column: each row belongs to the unit of the row that it refers to.
 
     A row counts if its column equals the key of a row of ``to``. It then belongs to the unit of that row, which may
-    have its unit through a further table. A row that refers to nothing, or whose column is NULL, belongs to nobody, and
-    is dropped. The query that the engine runs enforces both.
+    have its unit through a further table. A row that refers to no existing row, or whose column is NULL, belongs to no
+    unit and is dropped. The query that the engine runs enforces both.
 
     A key must not occur in rows of two units, as a primary key cannot. If it does, a row that refers to it counts for
     both units, within the limits of each. So a person who takes the key of another one changes nothing that the other
     one contributes. But a row that counts for k units is protected as a group of k. No rule can do better without
-    knowing which of the two is the true one: if such a row counted for one unit only, or for none, then whoever takes
+    knowing which of the two is the right one: if such a row counted for one unit only, or for none, then whoever takes
     its key would move rows of others.
 
     Attributes:

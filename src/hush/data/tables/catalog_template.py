@@ -1,4 +1,4 @@
-"""The first version of a catalog file, for somebody to fill in: names of tables and columns, and no values."""
+"""The template of a catalog file: it has the names of tables and columns, but no values."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _LARGEST_EXACT = 2.0**53  # floats hold every integer up to here
 
 
 class RawData(ABC):
-    """Data that were opened but not read. `hush.data.open_data` makes one.
+    """Data that have been opened but not read. `hush.data.open_data` returns one.
 
     >>> from hush.data import open_data
     >>> digits = open_data("digits")
@@ -48,7 +48,7 @@ class RawData(ABC):
     @property
     @abstractmethod
     def public_facts(self) -> tuple[str, ...]:
-        """The properties of this kind of file that are taken to be public."""
+        """The properties of this kind of file that are treated as public."""
 
     @property
     @abstractmethod

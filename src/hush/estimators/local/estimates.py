@@ -21,7 +21,7 @@ from hush.statistics import Estimate
 
 
 class LocalEstimates:
-    """Estimates from reports. They cost nothing further, because reports are private already.
+    """Estimates from reports. They cost nothing more, because reports are already private.
 
     Attributes:
         channels_: The mechanism of each column.

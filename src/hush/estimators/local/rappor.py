@@ -1,4 +1,4 @@
-"""RAPPOR: words reported as noisy Bloom filters, any number of times, and shares of candidate words decoded from them.
+"""RAPPOR: reports words as noisy Bloom filters, any number of times, and decodes the shares of candidate words.
 
 word       sets a few bits of a Bloom filter, by hashes of the person's cohort
 permanent  each bit randomised once and remembered (`Rappor._remember`)
@@ -32,7 +32,7 @@ _FIRST_WORD = "each person reports the word of their first row, until the next f
 
 
 class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """Report a word as noisy bits of a Bloom filter, any number of times, at one price for all reports.
+    """Report a word as noisy bits of a Bloom filter, any number of times, at a single cost for all reports.
 
     Rows are (person, word); several further columns form one word together. The word sets ``num_hashes`` of
     ``num_bits`` bits, which depend on the word and on the person's random cohort. Each bit is then replaced by a fair

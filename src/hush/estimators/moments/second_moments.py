@@ -68,7 +68,7 @@ class Components:
 
 
 class SecondMomentsMethod(ABC):
-    """A way to release principal directions. A subclass says what it needs and what a release costs.
+    """A way to release principal directions. A subclass states its requirements and the cost of a release.
 
     Attributes:
         needs_delta: Whether delta must be above 0.

@@ -32,7 +32,7 @@ _WINDOWS_WITHIN = {
 
 
 def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
-    """Return the blocks of a new budget, if each of them can have its own budget."""
+    """Check that each block of a new budget can have its own budget, and return the blocks."""
     if isinstance(blocks, str) or not blocks or len(set(blocks)) != len(blocks):
         raise InvalidArgument("blocks", blocks, "distinct names")
     refuse_nested(blocks)
@@ -71,7 +71,7 @@ def _shared_units(blocks: Sequence[str], unit: Unit) -> InvalidArgument:
 
 
 def check_charged(blocks: Sequence[str], unit: Unit) -> None:
-    """Refuse to charge blocks of an older version that do not divide the unit."""
+    """Refuse charges to blocks, created by an older version, that do not divide the unit."""
     if not divide_units(blocks, unit):
         raise _shared_units(blocks, unit)
 

@@ -1,13 +1,13 @@
-"""Earlier charges: whether a question was answered before, or a request made before.
+"""Finds earlier charges: for a question that was answered before, or a request that was made before.
 
 A charge may name a question, whose stored answer can be returned again at no cost, and a request, an idempotency key
 that is charged once. A run that is resumed finds its own reservation by its request.
 
-An answer is returned again only if it was computed from the same data: the rows hold what identified them. Old rows do
-not, so their answers count as those of other data.
+An answer is returned again only if it was computed from the same data: each row stores what identified its data. Rows
+of older versions do not, so their answers count as answers about other data.
 
-Events are compared without the assumptions that qualify them. Those are sentences for people, which a later version of
-hush may word differently; the cost follows from the rest of the event.
+Events are compared without the assumptions that qualify them. Assumptions are sentences for people, which a later
+version of hush may word differently; the cost follows from the rest of the event.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
 
 
 def stored_details(charge: Charge) -> dict[str, Any]:
-    """Return what a row stores about a charge, besides its event, purpose and keys."""
+    """Return the further details of a charge that a row stores, besides its event, purpose and keys."""
     details: dict[str, Any] = {"sealed": charge.sealed}
     if charge.data:
         details["data"] = charge.data

@@ -1,9 +1,9 @@
-"""Leases: which process works on a pending reservation.
+"""Leases record which process is working on a pending reservation.
 
 A long run reserves once, may be interrupted, and continues later, perhaps from a copy of its folder. One reservation
 pays for one run. So a process holds the reservation while it works on it, says every few seconds that it is alive, and
 notes how many states it has stored. Another process may take over once the first one is gone, from a state that is not
-older than the last one that was noted: whatever was published on the way belongs to that state.
+older than the last one that was noted: anything published so far belongs to that state.
 
 A lease keeps honest processes apart. It is no part of the chain of hashes, and changes no budget.
 """
@@ -57,7 +57,7 @@ class Lease:
         self._thread.start()
 
     def note(self, states: int) -> None:
-        """Note that so many states are stored. Raise if another process has taken over."""
+        """Record how many states are stored. Raise if another process has taken over."""
         self._states = states
         with self._store.writing() as connection:
             self.check(connection)
@@ -75,9 +75,9 @@ class Lease:
             )
 
     def release(self, *, wait: bool = True) -> None:
-        """Let go of the reservation, so that another process can take it at once.
+        """Release the reservation, so that another process can take it at once.
 
-        The lease's thread does it. Whoever drops a run without a word must not wait: the garbage collector may run in
+        The lease's thread does it. Dropping a run must not block: the garbage collector may run in
         the middle of a transaction, whose lock the thread needs.
         """
         if not wait and self._thread.is_alive():

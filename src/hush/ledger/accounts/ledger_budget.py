@@ -1,8 +1,8 @@
 """A budget of a ledger: `LedgerBudget` is what you pass as ``budget=``.
 
 A charge goes through these steps. `reserve` looks for an earlier answer to the same question. It prices the event by
-the cap's privacy filter, or as a claim, if only that fits. It appends a row, which the database checks against the cap.
-The caller then runs the release and commits the reservation.
+the cap's privacy filter, or as a claim if only a claim fits. It appends a row, which the database checks against the
+cap. The caller then runs the release and commits the reservation.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class LedgerBudget:
         )
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of all releases together, however the rest of the budget is spent."""
+        """Return the guarantee of all releases together, which holds however the rest of the budget is spent."""
         stated = self.cap.guarantee()
         if self.for_tests:
             stated = replace(stated, assumptions=(*stated.assumptions, TEST_RANDOMNESS))
@@ -272,7 +272,8 @@ class LedgerBudget:
     # Blocks
 
     def at(self, *blocks: str) -> LedgerBudget:
-        """Return this budget for releases from some blocks only. Other blocks are not charged and must not be read.
+        """Return this budget, restricted to releases from some blocks. Other blocks are not charged and must not be
+        read.
 
         >>> patients.at("2026-10", "2026-11").charge(event, purpose="autumn")  # doctest: +SKIP
         """
@@ -436,7 +437,7 @@ class LedgerBudget:
         )
 
     def refuse_other_parts(self, charge: Charge, blocks: str) -> None:
-        """Refuse a release that reads other blocks than it charges, as far as the charge says which it reads."""
+        """Refuse a release that reads other blocks than it charges, if the charge states which it reads."""
         if not self._in_blocks or charge.parts is None:
             return
         if sorted(charge.parts) != sorted(json.loads(blocks)):

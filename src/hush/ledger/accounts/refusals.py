@@ -1,4 +1,4 @@
-"""What a budget refuses before it looks at the price: predictable noise, unclear purposes, keys of plans."""
+"""Checks that a budget makes before it computes a price: predictable noise, unclear purposes, reserved keys."""
 
 from __future__ import annotations
 

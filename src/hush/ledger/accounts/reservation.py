@@ -76,7 +76,7 @@ class Reserved:
         return self._resumed
 
     def hold(self, states: int) -> None:
-        """Keep other processes from working with this reservation, and note how many states the run has stored.
+        """Keep other processes from using this reservation, and record how many states the run has stored.
 
         Call it before the run starts and whenever it has stored a state, before anything of that state is published.
         It raises if another process holds the reservation, or has stored more states than this one.
@@ -120,7 +120,7 @@ class Reserved:
         return self._settle(EntryKind.COMMITTED, change, event, answer, self._check_lease)
 
     def was_begun(self) -> bool:
-        """Return whether this is a plan of which a part was run. Parts are rows of their own."""
+        """Return whether this is a plan of which some part was run. Parts have rows of their own."""
         if not self._is_plan:
             return False
         part = schema.entries.c.request.like(f"plan {self.id} part %")

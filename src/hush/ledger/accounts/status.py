@@ -43,7 +43,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargePrice:
-    """The price of a charge, on its own and on top of what is spent. Nothing is charged.
+    """The price of a charge, on its own and on top of earlier charges. Nothing is charged.
 
     Attributes:
         alone: The epsilon of the charge on its own, at the cap's delta.

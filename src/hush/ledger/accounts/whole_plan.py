@@ -1,7 +1,7 @@
 """Prepaid plans: a fixed list of releases, reserved before the first of them.
 
 Because the list is fixed in advance, it costs what its composed privacy loss distribution says. That is less than a
-privacy filter charges for releases that are chosen adaptively.
+privacy filter charges for adaptively chosen releases.
 """
 
 from __future__ import annotations

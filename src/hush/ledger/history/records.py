@@ -1,4 +1,4 @@
-"""What the rows of a ledger describe: budgets, blocks, shares, charges, and findings about them.
+"""Records described by a ledger's rows: budgets, blocks, shares, charges, and findings about them.
 
 `replay` builds these records from the rows; `verify`, `recompute` and `export` read them.
 """

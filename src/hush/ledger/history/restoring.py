@@ -1,4 +1,4 @@
-"""Restoring a ledger from a backup: a new file that goes on where the backup ends, and says so in a row."""
+"""Restores a ledger from a backup: a new file that continues where the backup ends, and records this in a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def restore(store: Store, person: Person, path: Path, result: Verification, *, i
         path: The new file.
         result: The verification of the backup.
         is_last: Whether a head that was kept, or the last anchor, is of the backup's last row.
-        force: Go on even if charges may have been made after the backup.
+        force: Restore even if charges may have been made after the backup.
     """
     person.require(Role.OWNER)
     if not isinstance(store, SqliteStore) or not store.is_backup:

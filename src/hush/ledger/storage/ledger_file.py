@@ -1,13 +1,13 @@
-"""The file of an SQLite ledger: which addresses and places are refused.
+"""The file of an SQLite ledger, and the addresses and locations that are refused.
 
 SQLite keeps the newest charges in a log beside the file (``-wal``), and finds the log by the file's name. If a file is
 reached by two names, such as a hard link or a mount of the file alone, each name has a log of its own, and each can
 spend the whole budget. Processes on two machines do not share the memory that guards the log.
 
-A journal that travels with the file is no way out: SQLite's others lie beside the file, too, and undo a transaction
-that a crash has cut off; they also wait for the disk twice in every charge, while everybody else waits.
+SQLite's other journals do not help: they also lie beside the file, and undo a transaction that a crash cut off. They
+also wait for the disk twice in every charge, while all other writers wait.
 
-The checks see what the system shows: the number of links, and on Linux the mounts of this process.
+The checks can only see what the system reports: the number of links, and on Linux the mounts of this process.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def _state(path: str) -> os.stat_result | None:
 
 
 def refuse_split(path: str) -> None:
-    """Refuse a file whose log may be elsewhere for another process. ``path`` is absolute, without symbolic links."""
+    """Refuse a file whose log another process might look for elsewhere. ``path`` is absolute, without symbolic
+    links.
+    """
     mounts = _mounts()
     for name in (path, f"{path}-wal", f"{path}-shm"):
         if name in mounts:

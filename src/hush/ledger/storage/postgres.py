@@ -37,7 +37,7 @@ class Blocked(LedgerUnavailable):
 
 
 class PostgresStore(Store):
-    """A ledger for a team. A person is a role of the database, so nobody can write under another person's name."""
+    """A ledger for a team. Each person is a role of the database, so no one can write under another person's name."""
 
     def _connected(self) -> sa.Engine:
         # `_begin` starts transactions, together with their settings, in one round trip.
@@ -53,7 +53,7 @@ class PostgresStore(Store):
         return engine
 
     def append(self, entry: Entry, effect: Effect | None = None) -> Entry:
-        """Append a row. End sessions of other people that block everybody with an open transaction."""
+        """Append a row. End other people's sessions that block all writers with an open transaction."""
         end = time.monotonic() + store.PATIENCE
         while True:
             try:

@@ -1,7 +1,8 @@
-"""Reading a ledger's file without writing anything: for auditors, and for backups.
+"""Reads a ledger's file without writing anything, for auditors and for backups.
 
-SQLite needs shared memory beside a file with a log, and makes it if it is missing. Who may not write can use it while a
-writer is there. After the last writer has left, there is no log, and the file alone is complete.
+SQLite needs shared memory beside a file with a log, and creates it if it is missing. A process without write permission
+can use it while a writer is connected. Once the last writer has disconnected, there is no log, and the file alone is
+complete.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def open_reader(path: str) -> sqlite3.Connection:
 
 
 class State(NamedTuple):
-    """What changes when somebody writes to a file."""
+    """The properties of a file that change when it is written to."""
 
     time: int
     size: int

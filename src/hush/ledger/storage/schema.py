@@ -3,8 +3,8 @@
 `entries` is the ledger. All other tables are derived from it, so that a charge can be checked against its cap by a
 constraint of the database; `Ledger.verify` recomputes them.
 
-The first version called a budget a dataset. Its names of tables and columns stay, so that old ledgers are read and
-their hashes hold; a column's `key` is the name in Python.
+The first version called a budget a dataset. Its table and column names remain, so that old ledgers can be read and
+their hashes stay valid; a column's `key` is the name in Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A drawing as an SVG file of its own, without the page and its style sheet."""
+"""Writes a drawing as a stand-alone SVG file, without the page and its style sheet."""
 
 from __future__ import annotations
 

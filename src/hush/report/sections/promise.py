@@ -58,7 +58,7 @@ def promise(guarantee: Guarantee | None) -> Section:
 
 
 def protected(guarantee: Guarantee) -> str:
-    """Return what is protected, as the object of a sentence."""
+    """Return the protected unit as the object of a sentence."""
     unit = guarantee.unit
     owner = "" if unit.kind is UnitKind.EXAMPLE else "the data of "
     return f"{owner}any {unit}" if unit.group_size > 1 else f"{owner}any one {unit}"

@@ -1,4 +1,4 @@
-"""The smallest epsilon for a wanted accuracy, and the errors to expect at an epsilon.
+"""The smallest epsilon for a requested accuracy, and the expected errors at an epsilon.
 
 Both follow from public numbers: the noise of a priced query, the declared bounds, and your guess of a group's size.
 """
@@ -35,7 +35,7 @@ def solve_epsilon(
     Args:
         price_at: Prices the query at an epsilon.
         accuracy: The relative error, such as 0.05.
-        expected: How many rows you expect in a group: a public guess.
+        expected: The expected number of rows in a group: a public guess.
         confidence: The probability with which the error stays within ``accuracy``.
     """
     target = check_positive("accuracy", accuracy)
@@ -47,7 +47,7 @@ def solve_epsilon(
     size, wrong = float(expected), 1 - confidence
 
     def is_enough(epsilon: float) -> bool:
-        """Return whether all errors are within the wanted accuracy at an epsilon."""
+        """Return whether all errors are within the requested accuracy at an epsilon."""
         try:
             query = price_at(epsilon)
         except InvalidArgument:

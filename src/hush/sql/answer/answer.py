@@ -26,14 +26,15 @@ from hush.sql.write.plan import Output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """The private answer to a query. Printing it shows the rows as a table, and the guarantee; so does a notebook.
+    """The private answer to a query. Printing it, or showing it in a notebook, displays the rows as a table and the
+    guarantee.
 
     Attributes:
         columns: The names of the columns.
         rows: The rows. They hold noisy numbers, and keys that are public or were selected privately. Counts are
             integers.
-        guarantee: What the answer costs.
-        event: The same for accountants, to compose it with other releases.
+        guarantee: The guarantee of the answer.
+        event: The same as an accounting event, to compose it with other releases.
         scales: The noise, as in `QueryPrice`.
         intervals: For each row, the interval (low, high) of each column that has one, by name. A column has one if it
             is an aggregate, possibly rounded or combined with constants by + - * /. Each interval contains, with the
@@ -41,11 +42,11 @@ class QueryAnswer:
             allows for what units just beyond privately chosen limits are expected to hold. Among rows that HAVING or
             LIMIT selected by their noisy values, fewer intervals hold.
         confidence: The confidence of each interval.
-        limits: The limits and bounds in force, who chose them, an estimate of what they leave out, and what the
-            intervals mean, in words.
-        noise_intervals: The same intervals without that allowance, for the noise alone.
-        answered: When the question was asked first; None for answers that older versions stored in a ledger.
-        replayed: Whether a ledger gave the answer again, for free.
+        limits: In words: the limits and bounds in force, who chose them, an estimate of what they leave out, and the
+            meaning of the intervals.
+        noise_intervals: The same intervals without that allowance: they cover the noise only.
+        answered: When the question was first asked; None for answers that older versions stored in a ledger.
+        replayed: Whether a ledger returned a stored answer, at no cost.
         receipt: What the answer cost and what is left of the budget; None without a ledger.
 
     >>> import duckdb, hush
@@ -91,7 +92,9 @@ class QueryAnswer:
         return to_arrow(named_columns(self, intervals=intervals))
 
     def notes(self) -> list[str]:
-        """Return what to read with the rows: whether they are a replay, the limits, the guarantee, the receipt."""
+        """Return the notes to show with the rows: whether this is a stored answer, the limits, the guarantee, the
+        receipt.
+        """
         receipt = [] if self.receipt is None else [self.receipt.state if self.replayed else str(self.receipt)]
         return [*([self._replay()] if self.replayed else []), *self.limits, str(self.guarantee), *receipt]
 
@@ -158,7 +161,7 @@ def answer_query(
 def answer_to_json(answer: QueryAnswer) -> str:
     """Return an answer as JSON, for a ledger. Values of types that JSON does not have are written with their type.
 
-    Whether it is a replay is not stored: that is known when the ledger returns it.
+    Whether it is a replay is not stored, because that is known only when the ledger returns it.
     """
     return json.dumps(
         {

@@ -1,7 +1,8 @@
-"""What an answer says about itself: the limits and bounds in force, who chose them, what is beyond, and what it means.
+"""The statements of an answer about itself: the limits and bounds in force, who chose them, what they leave out, and
+what the intervals mean.
 
 The noise hides one unit within the limits, so no interval can tell what units hold beyond them: with or without a unit
-of m rows, a private interval that covers the truth is at least m wide. What can be said without that is said here:
+of m rows, a private interval that covers the truth is at least m wide. The following can still be said:
 
 - The interval of an answer covers the answer that counts each unit within the limits, and each value within the bounds.
   If no unit is beyond, that is the truth. A unit within the limits counts in full, so the interval needs nothing more
@@ -36,7 +37,7 @@ _ADDED_UP = (Quantity.SUM, Quantity.CENTRED, Quantity.SQUARES)
 
 
 def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> list[str]:
-    """Return what an answer says about its limits and bounds, and what its intervals mean."""
+    """Return an answer's statements about its limits, bounds and intervals."""
     return [
         *_limits(query, requested, choices),
         *_bounds(query.plan, choices),
@@ -45,7 +46,7 @@ def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices,
 
 
 def open_choices(plan: QueryPlan, choices_plan: ChoicesPlan, known: Choices) -> list[str]:
-    """Return what a price says if limits or bounds have to be chosen first."""
+    """Return a price's statements if limits or bounds have to be chosen first."""
     lines = []
     if choices_plan.limits is not None:
         epsilon = choices_plan.limits.noise.epsilon

@@ -1,4 +1,4 @@
-"""Databases behind SQLAlchemy or ADBC: plans run in their SQL, in sessions whose settings are fixed meanwhile."""
+"""Databases behind SQLAlchemy or ADBC: plans run in their SQL, in sessions whose settings are fixed for that time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ConnectionEngine:
         are queried compute row by row without errors: *the caller's duty*. The role may read the tables and should be
         allowed nothing else: *the caller's duty*. No other thread uses the connection meanwhile: *the caller's duty*.
         The server's log, running times, time-outs of the server, and whether memory suffices, are not hidden: *the
-        caller's duty*. BigQuery, Snowflake, Databricks and MySQL compute as their manuals say, because no account of
-        theirs was at hand to test: *the caller's duty*.
+        caller's duty*. BigQuery, Snowflake, Databricks and MySQL compute as their manuals say, because hush could not
+        be tested on an account of theirs: *the caller's duty*.
     """
 
     assumptions: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class ConnectionEngine:
         return types
 
     def identity(self, table: str) -> Identity | None:
-        """Return the database and the table; None where a driver does not say, and for a database in memory."""
+        """Return the database and the table; None if the driver does not report them, and for a database in memory."""
         return None if self._address is None else {"where": f"{table} in {self._address}", "version": ""}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:

@@ -1,9 +1,8 @@
 """DuckDB as the engine: files, Arrow tables and data frames in place, or your own connection.
 
-Files are read as `hush.data` reads them for training. A CSV file or a worksheet is loaded before the first query, by
-`load`: if it is damaged, it is refused there, before anything is charged. Its columns are text. No type is inferred
-from values: a column with bounds is read as numbers, and what is not a number is NULL. A Parquet file is read where it
-is.
+Files are read as `hush.data` reads them for training. A CSV file or a worksheet is loaded by `load` before the first
+query: a damaged file is refused there, before anything is charged. Its columns are text. No type is inferred from
+values: a column with bounds is read as numbers, and what is not a number is NULL. A Parquet file is read where it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Data frames and Arrow tables whose texts are all text.
 
-A text that UTF-8 cannot hold ends each query of its column, or becomes equal to another one: one record would tell that
-it is there, or take the place of another person's. Such texts become missing, before the engine sees them.
+A text that UTF-8 cannot represent would make every query of its column fail, or become equal to another text: one
+record would reveal its presence, or be confused with another person's. Such texts become missing before the engine sees
+them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine for the data that `hush.table` is given.
+"""Chooses the engine for the data passed to `hush.table`.
 
 `open_engine` looks at the type of ``data`` only:
 

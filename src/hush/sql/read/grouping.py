@@ -1,7 +1,7 @@
 """Subqueries that aggregate each unit's rows, and expressions over groups.
 
 A subquery such as SELECT user, SUM(x) ... GROUP BY user has one row per unit, or a few, and its rows still belong to
-units. One that aggregates over units is refused: its rows would belong to nobody, and their change could not be
+units. One that aggregates over units is refused: its rows would belong to no unit, so their change could not be
 bounded.
 
 `Grouping` serves both such subqueries and the outer query. It translates an expression over groups: keys become

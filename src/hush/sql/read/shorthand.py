@@ -1,4 +1,4 @@
-"""Forms of SQL that stand for longer ones, which the other modules read.
+"""Rewrites short forms of SQL as the longer forms that the other modules read.
 
 | written | read as |
 |---|---|

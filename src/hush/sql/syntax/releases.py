@@ -1,4 +1,4 @@
-"""What a query has to release with noise, and how its aggregates follow from that.
+"""The numbers that a query releases with noise, and how its aggregates follow from them.
 
 The engine computes one integer per group for each `SumRelease`, and the leaf counts of each `LeafCounts`. Noise is
 added to these and to nothing else. A `QueryStatistic` is an aggregate of the query as a function of the noisy numbers.
@@ -18,7 +18,7 @@ from hush.sql.syntax.grid import grid_for, on_grid
 
 
 class Quantity(StrEnum):
-    """What is added up over units."""
+    """The quantity that is summed over units."""
 
     ROWS = "rows"
     VALUES = "values"
@@ -41,7 +41,7 @@ class SumRelease:
 
     Attributes:
         name: Its column in the engine's result.
-        quantity: What is added up.
+        quantity: The quantity that is summed.
         value: The index of the plan's value that is added up or counted.
         lower: The smallest contribution of a unit to a group, in steps of the grid.
         upper: The largest contribution of a unit to a group, in steps of the grid.

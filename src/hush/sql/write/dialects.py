@@ -201,7 +201,7 @@ class Dialect:
         escapes: How characters of a text constant are written.
         upper_names: Whether names of tables are in capital letters unless they are quoted.
         unordered: The kinds of values that LEAST and GREATEST do not take.
-        missing: Operations whose form nobody has written for this engine.
+        missing: Operations that are not implemented for this engine.
         templates: How each operation is written.
 
     >>> [DIALECTS[name].constant("it's", ColumnKind.TEXT) for name in ("duckdb", "spark")]

@@ -66,7 +66,7 @@ class QueryPlan:
     Adding or removing one unit, with any rows, changes at most ``groups_per_unit`` groups. In each of them every
     release changes by at most its ``sensitivity``, and the number of units by one. This holds for every ranking key and
     whatever the engine's hash does: which groups of a unit are kept is a function of that unit's own groups, with ties
-    broken by the keys, so the contributions of other units stay as they are. The hash only makes the choice fair.
+    broken by the keys, so the contributions of other units stay as they are. The hash only makes the choice random.
 
     Attributes:
         origin: Where rows come from.
@@ -91,7 +91,7 @@ class QueryPlan:
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
             release then sum, over all groups, to at most that release's sensitivity.
         units: How many columns identify a unit: 2 for a user within a window.
-        undeclared: The columns that aggregates compute with, and whose bounds nobody declared.
+        undeclared: The columns that aggregates compute with, and whose bounds are undeclared.
     """
 
     origin: Origin
@@ -214,8 +214,8 @@ class QueryPlan:
     def fingerprint(self) -> str:
         """Return a hash of what the groups depend on, besides the releases: origin, keys and limits.
 
-        The text of the query without releases says all of that, and is linear in the query. A repr of the origin would
-        write a common table expression again wherever the query names it.
+        The text of the query without releases contains all of that, and its length is linear in the query. A repr of
+        the origin would write a common table expression again wherever the query names it.
         """
         rows = replace(self, values=(), releases=(), trees=())
         text = bounded.groups_query(rows, dialect_named("duckdb"), "")

@@ -1,7 +1,7 @@
 """Limits on contributions, chosen privately from counts of units by powers of two.
 
 How many rows may one unit add to an answer? A limit far below what units hold leaves most of the data out; a limit far
-above it drowns the answer in noise. Both errors are about equal where roughly 1/epsilon units hold more than the limit
+above makes the answer too noisy. Both errors are about equal where roughly 1/epsilon units hold more than the limit
 (Amin, Kulesza, Muñoz Medina & Vassilvitskii 2019, section 3). To find that place, units are counted by *level*: a unit
 that holds x is in level ceil(log2 x), so level j has the units with 2^(j-1) < x <= 2^j. A unit is in one level only.
 The counts of all levels together are therefore one histogram of sensitivity 1, and a small epsilon pays for it.
@@ -94,7 +94,7 @@ def highest_level(noisy_counts: NDArray[np.int64], scale: float, false_alarm: fl
     """Return the level that has few units above it; None if no level stands above the noise.
 
     The search starts at the highest level that noise alone would hardly explain, and goes up while the next two levels
-    together look occupied. It ends one level higher if that level probably holds units that noise hides. A wrong turn
+    together look occupied. It ends one level higher if that level probably holds units that noise hides. An error then
     costs a factor of two to eight, not a limit in the millions.
 
     Args:
@@ -125,7 +125,7 @@ def _extended(noisy_counts: NDArray[np.int64], scale: float, level: int) -> int:
 
 
 def weighted_sum(noisy_counts: NDArray[np.int64], scale: float, weights: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a weighted sum of noisy counts, at least 0, and what its noise stays within with 95 % confidence."""
+    """Return a weighted sum of noisy counts, at least 0, and a bound on its noise with 95 % confidence."""
     return max(0.0, float(noisy_counts @ weights)), _WITHIN * _deviation(scale, weights)
 
 

@@ -10,7 +10,7 @@ suppose that no test rejects a node of the true path. By induction, the walk is 
 left: on the path, the true child is not rejected, so the walk enters it or one further left. The end is the lower edge
 of the walk's cell, so it is at most x. The tests of the true path alone have to be counted, two on each level, and
 their error probabilities add up to half of what the interval may miss. Nothing is assumed about other nodes, so the
-walk may choose what to look at, and it looks at 16 new nodes on each level. The upper end is the same in a mirror.
+walk may choose what to look at, and it looks at 16 new nodes on each level. The upper end is found symmetrically.
 
 **The first test: a weighted sum.** Within a node u with lower edge l, D(e) = D(l) + (rows of u before e), and the rows
 of u before e are w (children before e) + (1 - w) (u - children behind e), for any w. The test takes the w with the

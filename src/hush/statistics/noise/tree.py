@@ -1,11 +1,11 @@
 r"""Trees of noisy counts over a range of numbers, one for each group: any number of quantiles for one charge.
 
 The range is cut into 16^4 cells. The root of a tree counts all rows; it has 16 children, and so on for four levels, the
-last of which are the cells. A row counts in one node on each of five levels. Each node gets noise of its own. Less of
-it falls on the upper levels, where an error moves a quantile further: a row counts with a larger integer there
+last of which are the cells. A row counts in one node on each of five levels. Each node gets independent noise. The
+upper levels get less noise, where an error moves a quantile further: a row counts with a larger integer there
 (`LEVEL_UNITS`), and noise is relative to the sum of these integers.
 
-Noise is drawn when a node is looked at for the first time, and kept. A walk looks at some hundred of the 69,905 nodes.
+Noise is drawn when a node is looked at for the first time, and kept. A walk looks at a few hundred of the 69,905 nodes.
 The released numbers have the same law as if all noise had been drawn beforehand: the noise of different nodes is
 independent, and which nodes are looked at depends on public numbers and on noisy counts only. What is seen is therefore
 a function of the whole noisy tree, which is what the charge is for.
@@ -127,7 +127,7 @@ class NoisyTrees:
 
     Attributes:
         cells: The exact counts.
-        members: The index in ``cells`` of each tree; -1 for a tree without rows, which has noise like any other.
+        members: The index in ``cells`` of each tree; -1 for a tree without rows, which has noise like any other tree.
         plan: The noise for one `tree_block`.
         source: The source of the noise.
     """
@@ -198,7 +198,7 @@ def trees_of(cells: Sequence[Integers], plan: NoisePlan, source: RandomSource) -
 
 @dataclass(frozen=True, slots=True)
 class EvenTree:
-    """A tree with equal counts in all nodes of a level and no noise: what to expect of data that are spread evenly.
+    """A tree with equal counts in all nodes of a level and no noise: the expectation for evenly spread data.
 
     Attributes:
         rows: The number of rows.

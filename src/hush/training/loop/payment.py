@@ -22,8 +22,8 @@ class Payment:
     A reservation may be that of an interrupted run with the same name. Such a run must load its state before its first
     step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
 
-    The process holds the reservation from its first step on, until the run is settled, or dropped. So others see that
-    the run is alive, and neither void it nor continue it from a copy of its state.
+    The process holds the reservation from its first step on, until the run is settled, or dropped. So other processes
+    see that the run is active, and neither void it nor continue it from a copy of its state.
     """
 
     def __init__(self, plan: TrainingPlan, budget: Budget, assumptions: tuple[str, ...] = ()) -> None:
@@ -70,7 +70,7 @@ class Payment:
             self._reservation.hold(1 if step or self._resumed else 0)
 
     def loaded(self) -> None:
-        """Note that the run has loaded its state."""
+        """Record that the run has loaded its state."""
         self._must_load = False
 
     def settle(self, steps_taken: int) -> None:

@@ -1,4 +1,5 @@
-"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step) and nothing of it in a checkpoint.
+"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step), so that checkpoints contain no
+noise.
 
 `NoiseStream` runs a recursion (`hush.training.noise.recursions`) over the steps of a run.
 """

@@ -1,4 +1,4 @@
-"""Layers as autograd functions whose backward pass hands out per-example gradients, and computes no weight gradient.
+"""Layers as autograd functions whose backward pass returns per-example gradients instead of weight gradients.
 
 Parameters take no part in autograd. Instead, a function takes *taps*: expanded zeros that require a gradient. In the
 backward pass it returns, as the "gradient" of a tap, what the clipped sum needs. That is either every example's
@@ -6,7 +6,7 @@ gradient, or the layer's input x and the gradient g of its output, from which no
 clipping, Li et al. 2022, and book-keeping, Bu et al. 2023). Nothing is stored by side effect, so torch.compile sees one
 graph.
 
-A tap that is None was not asked for: that parameter is frozen, or another tap serves it.
+A tap is None if it is not needed: the parameter is frozen, or another tap serves it.
 
 Shapes: B examples, T positions, d inputs, p outputs.
 """
@@ -71,7 +71,7 @@ class LinearFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps ask for."""
+        """Return the gradient of x, and those of the taps."""
         x, weight = _saved(ctx)
         size = len(x)
         # y = x W^T + b gives dL/dx = g W.
@@ -191,7 +191,7 @@ class Lookup(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return what the taps ask for."""
+        """Return the gradients of the taps."""
         (indices,) = _saved(ctx)
         indices = indices.reshape(len(indices), -1)
         g = g.reshape(*indices.shape, -1)

@@ -1,6 +1,7 @@
 """Buffers that a forward pass changes: they are part of the model, and would be released without noise.
 
-Batch statistics, caches and counters live in buffers. So can data, in frozen parameters. A change shows in three ways:
+Batch statistics, caches and counters live in buffers. Frozen parameters could store data as well. A change is detected
+in three ways:
 
 object   the buffer is a different tensor than before
 version  torch counts writes in place
@@ -28,7 +29,7 @@ def refuse_buffers(changed: list[str]) -> None:
 
 
 class BufferWatch:
-    """Notices whether a model's buffers and frozen parameters change during a forward pass."""
+    """Detects changes of a model's buffers and frozen parameters during a forward pass."""
 
     def __init__(self, model: nn.Module) -> None:
         """Take the model; its modules are those that it has now."""

@@ -1,4 +1,4 @@
-"""Checks that per-example gradients are what they should be: against a plain loop, and against coupled losses.
+"""Checks that per-example gradients are correct: comparison with a plain loop, and detection of coupled losses.
 
 In a run, three checks look at a new kind of batch:
 
@@ -9,7 +9,7 @@ In a run, three checks look at a new kind of batch:
 The comparison with a loop catches errors of torch itself: the tracer of torch 2.11 silently lost the gradient of an
 output that was a conversion to its own type.
 
-For users, `check` compares a model of theirs with a loop. `clipped_sum` and `looped_sum` return both results.
+`check` lets users compare their own model with a loop. `clipped_sum` and `looped_sum` return both results.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _tolerance(model: nn.Module) -> float:
 def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
     """Return the sum of clipped gradients, without noise, and every example's norm. Neither is private.
 
-    Use it to look at gradient norms on public data, for instance to choose a clip norm.
+    Use it to inspect gradient norms on public data, for instance to choose a clip norm.
 
     Args:
         model: The model. If it is in a private run already, use that run's ``step``.
@@ -212,7 +212,7 @@ def _clipped_sum(
 
 
 def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
-    """Return what `clipped_sum` does, by a plain loop over the examples: slow, and the oracle of `check`.
+    """Do the same as `clipped_sum` by a plain loop over the examples: slow, but the reference for `check`.
 
     Args:
         model: The model.

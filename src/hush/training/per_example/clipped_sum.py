@@ -1,4 +1,4 @@
-"""From what the taps brought out to the sum of clipped gradients.
+"""Computes the sum of clipped gradients from the gradients of the taps.
 
 tap values  what the backward pass returned for each tap
 pieces      for each parameter, the gradients of disjoint parts of it, with all uses added up (`merged`)

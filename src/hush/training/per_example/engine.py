@@ -2,7 +2,7 @@
 
 `GradientEngine` attaches to a model. Each module that owns trained parameters gets a private forward: by its rule
 (`rules`), or by ``vmap`` on that module alone. Module objects, their types, names and parameters stay as they are.
-Outside of a private step, under ``no_grad`` and in copies, modules do what they always did. A private step:
+Outside of a private step, under ``no_grad`` and in copies, modules behave as usual. A private step:
 
 begin        records from now on, for a batch of this size
 forward      the model's own forward; layers ask for taps and report the parameters that they use
@@ -44,7 +44,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of a call of the 
 
 
 class GradientEngine:
-    """Records what a private forward needs, and turns it into clipped sums.
+    """Records private forward passes, and turns them into clipped sums.
 
     A session uses `begin`, `backward`, `clipped_sum` and `end` in every step. Rules use `recording`, `batched`, `tap`,
     `record_use` and `suspended`. Checks read `calls` and `gradient_taps`.
@@ -143,7 +143,7 @@ class GradientEngine:
         self._buffers.refuse_changes()
 
     def trust_buffer_contents(self) -> None:
-        """From now on, notice changed buffers by torch's version counters only, which costs less."""
+        """From now on, detect changed buffers by torch's version counters only, which is cheaper."""
         self._buffers.stop_comparing_contents()
 
     def signature(self) -> tuple[Any, ...]:
@@ -424,7 +424,7 @@ def _none() -> None:
 
 
 def check_losses(losses: Any, size: int) -> None:
-    """Refuse anything but one differentiable loss per example."""
+    """Refuse anything except one differentiable loss per example."""
     if not isinstance(losses, Tensor):
         raise InvalidArgument("losses", type(losses).__name__, "a tensor with one loss per example")
     if losses.shape != (size,):

@@ -1,6 +1,6 @@
 """Forms of per-example gradients: one parameter, one gradient for each example, held in the cheapest way.
 
-What a layer's backward pass brings out is turned into one of these:
+The result of a layer's backward pass takes one of these forms:
 
 `DenseGradient`  the gradients themselves, [B, *shape]
 `OuterProducts`  inputs x and output gradients g of a linear layer, whose products are left undone

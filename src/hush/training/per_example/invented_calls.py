@@ -93,7 +93,9 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
 
 @contextmanager
 def isolated(model: nn.Module) -> Iterator[None]:
-    """Run a model beside a training run: in full precision, with its modes and torch's random state restored."""
+    """Run a model without disturbing a training run: in full precision, with its modes and torch's random state
+    restored.
+    """
     device = next(model.parameters()).device
     modes = Modes(model)
     fast_path = torch.backends.mha.get_fastpath_enabled()
@@ -126,7 +128,7 @@ def without_tf32() -> Iterator[None]:
 
 
 def run_call(model: nn.Module, call: Any, seed: int = 0) -> Any:
-    """Run a model on a call. A coin that it flips for the whole batch falls the same way each time."""
+    """Run a model on a call. Random choices made for the whole batch are the same each time."""
     torch.manual_seed(seed)
     return model(*call[0], **call[1])
 

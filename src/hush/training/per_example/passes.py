@@ -1,4 +1,4 @@
-"""Passes through a model that is left as it is: losses, their directional derivatives, and weighted gradients.
+"""Passes through an unmodified model: losses, their directional derivatives, and weighted gradients.
 
 `projected_clipping` clips by estimated norms, for which it runs a model several times on the same batch. `Passes` makes
 sure that the runs are of the same function: each starts from the same random state, ``no_grad`` stops derivatives in

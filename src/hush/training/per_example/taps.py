@@ -1,4 +1,4 @@
-"""Taps: where the backward pass leaves per-example gradients, and which use of which parameter they belong to.
+"""Taps: tensors whose "gradients" are per-example gradients, and the uses of parameters that they belong to.
 
 A tap is an expanded zero that requires a gradient. A layer passes its taps to an autograd function; as the "gradient"
 of a tap, the backward pass returns every example's gradient, or factors of it. A *use* is one occurrence of a parameter
@@ -27,7 +27,7 @@ from hush.training.per_example.gradients import Gradient
 
 
 class StaleLayout(Exception):
-    """A compiled call uses other layers than the eager call whose taps it got."""
+    """A compiled call uses other layers than the eager call that recorded its taps."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""From the arguments of `privatize` to a complete plan: its sampling, its number of steps and its noise."""
+"""Completes a plan from the arguments of `privatize`: its sampling, its number of steps and its noise."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The training plan: everything that determines a run's guarantee, fixed before the run reads data.
 
-A `TrainingPlan` is an immutable value whose parts are types: a `Sampling` says which units take part, a `Contribution`
-what each adds to the sum, a `Clipping` how it is bounded, a `Schedule` what changes over the steps. From these the plan
-computes its accounting event and its guarantee. Combinations without a proof are refused in one place (`combinations`).
-`completion` makes a plan from the arguments of `privatize`.
+A `TrainingPlan` is an immutable value whose parts are types: a `Sampling` decides which units take part, a
+`Contribution` what each adds to the sum, a `Clipping` how it is bounded, and a `Schedule` what changes over the steps.
+From these the plan computes its accounting event and its guarantee. Combinations without a proof are refused in one
+place (`combinations`). `completion` makes a plan from the arguments of `privatize`.
 """
 
 from __future__ import annotations

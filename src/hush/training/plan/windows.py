@@ -1,4 +1,4 @@
-"""The window of time that each example is in, as a number."""
+"""Numbers the time window of each example."""
 
 from __future__ import annotations
 

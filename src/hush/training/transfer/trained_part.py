@@ -1,7 +1,7 @@
-"""Training a part of a model: freeze layers, or replace the output layer.
+"""Training part of a model: freeze layers, or replace the output layer.
 
 The noise of a step has one entry per trained parameter, so training fewer parameters means less noise in total. Call
-these functions before you build the optimizer and before `privatize`; both look at the parameters as they are then.
+these functions before you build the optimizer and before `privatize`; both read the parameters at that time.
 """
 
 from __future__ import annotations

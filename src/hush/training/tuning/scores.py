@@ -1,4 +1,4 @@
-"""Scores: how the runs of a private search are compared.
+"""Scores, by which the runs of a private search are compared.
 
 A score is computed from data, so comparing runs by it releases information. `PublicScore` uses public data,
 `PrivateScore` adds noise to accuracies on held-out private data, and `ChargedScore` is for scores that a run has
@@ -89,7 +89,7 @@ class Score(ABC):
         score on held-out examples adds next to nothing.
 
         Args:
-            size: About the number of held-out units, and public. It changes no comparison.
+            size: About the number of held-out units, and public. It does not affect comparisons.
         """
         return PrivateScore(size)
 

@@ -274,7 +274,7 @@ def _refuse_shared(first: Any, second: Any) -> None:
 
 
 def largest(runs: tuple[Event, ...], score: Event | None) -> Event:
-    """Return an event whose divergence is, at every order, the largest of these.
+    """Return an event whose divergence at every order is the largest of these.
 
     The settings of a run are drawn without looking at the data, and are known in the end. So the divergence of a run is
     at most that of the most expensive settings (quasi-convexity). Held-out units are disjoint from those that are

@@ -254,10 +254,10 @@ def test_a_catalog_takes_the_place_of_flags(path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--unit", "who"], "unit='who': expected none beside --catalog. Write it into the catalog."),
-        (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none beside --catalog."),
-        (["--public-table", "zones"], "--public-table=['zones']: expected none beside --catalog."),
-        (["postgresql://ann:geheim@host/db"], "data='...': expected none beside --catalog."),
+        (["--unit", "who"], "unit='who': expected none with --catalog. Write it into the catalog."),
+        (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none with --catalog."),
+        (["--public-table", "zones"], "--public-table=['zones']: expected none with --catalog."),
+        (["postgresql://ann:geheim@host/db"], "data='...': expected none with --catalog."),
     ],
 )
 def test_declarations_beside_a_catalog_are_refused(

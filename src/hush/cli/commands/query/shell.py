@@ -1,6 +1,6 @@
 """The shell of `hush query`: statements from a terminal or from a pipe.
 
-On a terminal, the price of a statement is shown before anything is asked, and Enter confirms it. Errors do not end the
+On a terminal, the price of a statement is shown first, and Enter confirms it. Errors do not end the
 session, Ctrl-C drops a statement, and Ctrl-D leaves. From a pipe, there are no prompts and no prices, and the first
 error ends everything with its exit status.
 """
@@ -89,7 +89,7 @@ class _Shell:
 
     def _message(self, error: BaseException) -> str:
         if self._is_interrupted:  # an engine may have made an error of its own of it
-            paid = " If it was charged, the same question goes on with what was paid." if self._is_asking else ""
+            paid = " If it was charged, ask again: the same question is not charged twice." if self._is_asking else ""
             return f"\nCancelled.{paid}"
         if isinstance(error, HushError):
             return f"hush query: {error}"

@@ -1,8 +1,8 @@
-"""What is chosen privately before an answer: limits on contributions, and bounds of columns that nobody declared.
+"""Makes the private choices that precede an answer: limits on contributions, and bounds of undeclared columns.
 
 One share of epsilon pays for all of it. What is chosen is public from then on. Further queries about the same rows use
 it again for free: limits if they also have the same groups, bounds whatever their groups are. Without a budget, the
-table remembers choices; with one, its ledger stores them, since one budget has not paid for what another one bought.
+table remembers choices; with one, its ledger stores them, since a budget cannot use what another one paid for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ChoicesPlan:
 
     Attributes:
         limits: How limits are chosen; None if they are given or known.
-        bounds: How the bounds of each column are learned that nobody declared and nobody learned before.
+        bounds: How to learn the bounds of each column for which they were neither declared nor learned before.
     """
 
     limits: LimitsPlan | None
@@ -77,7 +77,7 @@ def plan_choices(measures: tuple[Measure, ...], columns: Mapping[Expr, str], eps
     if the part followed the number of histograms exactly, a query with one more column would pay for all choices anew.
 
     Args:
-        measures: What units are counted by, to choose limits.
+        measures: The properties by which units are counted, to choose limits.
         columns: The names of the columns whose bounds have to be learned.
         epsilon: The most epsilon of all choices together.
     """
@@ -151,7 +151,7 @@ class Chooser:
         Args:
             plan: The query's plan, within any limits and bounds.
             choices_plan: How choices are made.
-            known: What is known already.
+            known: Earlier choices.
             source: The random source.
             charge: Charges a budget, which stores choices; None without a budget.
         """

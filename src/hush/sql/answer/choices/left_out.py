@@ -1,4 +1,4 @@
-"""What chosen limits are expected to leave out, which intervals of counts and sums allow for."""
+"""An estimate of what chosen limits leave out. Intervals of counts and sums allow for it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Contribution limits for a query that names none: chosen privately, on a share of its epsilon.
+"""Contribution limits for a query that names none, chosen privately with a share of its epsilon.
 
-Without limits, nobody knows how much noise a query needs. With wrong ones, an answer is badly noisy, or leaves most of
-the data out without a word. So units are counted by how many rows and groups they have, in powers of two, with noise,
-and limits are chosen from these counts (`hush.statistics.noise.levels`). The limits are then public. The answer reports
+Without limits, the noise that a query needs is unknown. With wrong limits, an answer is very noisy, or silently leaves
+out most of the data. So units are counted by how many rows and groups they have, in powers of two, with noise, and
+limits are chosen from these counts (`hush.statistics.noise.levels`). The limits are then public. The answer reports
 them (`hush.sql.answer.conditions`), and further queries about the same rows and groups use them for free (`chooser`).
 
 Rows are limited in total, over all groups (`TotalLimits`): Laplace noise then covers what a unit has, and not the
@@ -41,7 +41,7 @@ LevelCounts = Mapping[tuple[int, int, int], int]
 
 
 class Measure(StrEnum):
-    """What units are counted by."""
+    """The property by which units are counted."""
 
     ROWS = "rows"
     GROUPS = "groups"
@@ -52,9 +52,9 @@ class Measure(StrEnum):
 class MostRows:
     """A fact about a table, for ``rows_per_unit=`` of `table`: no unit has more rows than this.
 
-    A number there is a limit, which leaves rows out. A fact leaves none out: the noise covers all rows that a unit can
-    have, and intervals hold for the truth. It is used by queries that read this table alone; others, such as joins,
-    choose limits as if it were not there. Rows beyond it are left out all the same: privacy does not rest on it.
+    A plain number there is a limit, which leaves rows out. A fact leaves no rows out: the noise covers all rows that a
+    unit can have, and intervals hold for the truth. It is used by queries that read this table alone; others, such as
+    joins, choose limits as if it were not there. Rows beyond it are still left out, so privacy does not depend on it.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -114,7 +114,7 @@ class RequestedLimits:
 
     @property
     def are_absent(self) -> bool:
-        """Whether nothing was given, and nothing is known."""
+        """Whether no limit was given and no fact is known."""
         return self == RequestedLimits()
 
     def measures(self, plan: QueryPlan, *, gaussian: bool = False) -> tuple[Measure, ...]:
@@ -143,7 +143,7 @@ class RequestedLimits:
     def candidates(
         self, plan: QueryPlan, chosen: Mapping[Measure, ChosenLimit], groups_allowed: int | None = None
     ) -> list[Limits]:
-        """Return the limits to consider for a plan, from those given and those chosen. What is given goes first.
+        """Return the limits to consider for a plan, from those given and those chosen. Given limits take precedence.
 
         Args:
             plan: The plan.
@@ -183,7 +183,7 @@ class LimitsPlan:
     """The noise on the counts of units by level, fixed before they are read.
 
     Attributes:
-        measures: What units are counted by.
+        measures: The properties by which units are counted.
         noise: The noise on all counts.
     """
 

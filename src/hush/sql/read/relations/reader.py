@@ -1,4 +1,4 @@
-"""What a query reads: tables, joins, CTEs and subqueries.
+"""Reads the tables, joins, CTEs and subqueries of a query.
 
 `Reader` turns a FROM clause into a typed tree (`hush.sql.syntax.relation`). It checks that each row of the result
 belongs to one unit: private tables are joined on their units only (`hush.sql.read.relations.joins`), and a LEFT JOIN

@@ -1,4 +1,4 @@
-"""Declared tables as relations, and the rows of a table that has its unit through others."""
+"""Declared tables as relations, including tables whose unit is found through other tables."""
 
 from __future__ import annotations
 

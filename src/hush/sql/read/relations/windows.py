@@ -1,7 +1,7 @@
 """Window functions in subqueries: over the rows of one unit.
 
-The plan partitions by the unit itself. A query that does not say so is refused, because its answer would not be what it
-asks for.
+The plan partitions by the unit itself. A query that does not do so is refused, because its answer would differ from
+what it asks for.
 
 Which of two rows comes first must not depend on the rows of other units, which may change the order in which an engine
 reads rows. ROW_NUMBER, LAG and LEAD therefore order rows by the query's expressions and then by all columns that the
