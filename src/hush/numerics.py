@@ -80,7 +80,7 @@ def _as_array(name: str, values: object, integer_limit: int | None = None) -> ND
 
     Args:
         name: The argument's name, for messages.
-        values: What to convert.
+        values: The values to convert.
         integer_limit: If set, lists of integers are clamped to it and None counts as 0; otherwise None counts as NaN.
     """
     if isinstance(values, np.ma.MaskedArray):

@@ -78,7 +78,7 @@ class Cost:
     delta: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        """Return the cost of both together."""
+        """Return the sum of two costs."""
         return Cost(
             renyi=self.renyi + other.renyi,
             pure=self.pure + other.pure,
@@ -87,7 +87,7 @@ class Cost:
         )
 
     def __neg__(self) -> Cost:
-        """Return the cost that gives this one back."""
+        """Return the negative cost, as a refund."""
         return Cost(renyi=-self.renyi, pure=-self.pure, unbounded=-self.unbounded, delta=-self.delta)
 
     def __le__(self, other: Cost) -> bool:
@@ -454,7 +454,9 @@ def _steps(number: float, per_unit: int) -> int:
 
 
 def _slack(order: float, delta: float) -> float:
-    """Return what converting at an order adds (Canonne, Kamath & Steinke 2020, Proposition 12), rounded up."""
+    """Return the additive term of the conversion at an order (Canonne, Kamath & Steinke 2020, Proposition 12), rounded
+    up.
+    """
     slack = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     return math.nextafter(slack + abs(slack) * 1e-15, math.inf)
 

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that takes flags in full only. An abbreviation would change its meaning with each new flag."""
+    """A parser that accepts no abbreviated flags, because a new flag could change what an abbreviation means."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **settings})

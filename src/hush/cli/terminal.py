@@ -132,7 +132,7 @@ class TerminalProgress:
 
 
 def _terminal_width() -> int:
-    """Return how many letters fit into a line."""
+    """Return how many characters fit into a line."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):  # claims to be a terminal, but has no size

@@ -337,7 +337,7 @@ class Ledger:
             if self.for_tests and not was_for_tests:
                 raise InvalidArgument("url", "...", "a ledger for tests", "This one has budgets that protect people")
             if is_new and was_for_tests and not self.for_tests:
-                raise InvalidArgument("url", "...", "a ledger for real data", "This one is for tests, for ever")
+                raise InvalidArgument("url", "...", "a ledger for real data", "This one is permanently for tests")
 
     def _create(
         self,
@@ -407,7 +407,7 @@ class TestLedger(Ledger):
     for_tests = True
 
     def __init__(self, url: str | None = None, *, token: str | None = None, identity: Identity | None = None) -> None:
-        """Open a ledger for tests, or create it; without ``url``, in a folder that goes when it is closed."""
+        """Open a ledger for tests, or create it; without ``url``, in a folder that is removed when it is closed."""
         self._folder = None
         if url is None:
             self._folder = tempfile.TemporaryDirectory(prefix="hush-test-ledger-", ignore_cleanup_errors=True)

@@ -101,6 +101,7 @@ class RandomSource(ABC):
         target[:ready] = memoryview(self._buffer)[self._position : self._position + ready]
         self._position += ready
         rest = target[ready:]
+        # Larger draws bypass the buffer, and are written straight to their target.
         if 0 < len(rest) < _BUFFER:
             # The old buffer is replaced once the new one is full. An interrupt in between must not leave zeros behind.
             fresh = bytearray(_BUFFER)
@@ -137,6 +138,7 @@ class SystemSource(RandomSource):
     """
 
     def _stream(self, count: int) -> CipherContext:
+        # A fresh key for every buffer: a key that leaks reveals 32 KiB, or one bulk draw.
         return chacha20(os.urandom(32))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -171,6 +173,7 @@ class TestSource(RandomSource):
         if isinstance(seed, bool):
             raise InvalidArgument("seed", seed, "an integer or text")
         kind = "text" if isinstance(seed, str) else "integer"
+        # The kind is hashed, too, because 1 and "1" are different seeds.
         self._key = hashlib.sha256(f"hush test randomness {kind} {seed}".encode()).digest()
         self._keystream = chacha20(self._key)
         self._dead = False
@@ -269,6 +272,7 @@ def assumptions_of(source: RandomSource) -> tuple[str, ...]:
 
     This depends on the class, not on an attribute, so no instance can hide that it is meant for tests.
     """
+    # A subclass could return anything, so only the exact class is trusted.
     if type(source) is SystemSource:
         return ()
     if isinstance(source, TestSource):

@@ -52,7 +52,7 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class _Retraining:
-    """Everything that each model of the audit is trained from.
+    """The data and settings shared by all models of the audit.
 
     Attributes:
         plan: The plan of the run.

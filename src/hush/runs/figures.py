@@ -184,7 +184,7 @@ class Measurer:
         return _reliability(counts, sums, _DETECTED_BIN * self.stddev("calibration", 2))
 
     def _confusion(self, probabilities: NDArray[np.float64], targets: NDArray[np.int64]) -> list[list[int]]:
-        """Return how often each class, in the rows, was taken for each class, in the columns. It is exact."""
+        """Return how often each true class (rows) was predicted as each class (columns). It is exact."""
         size = len(self.classes)
         cells = targets * size + probabilities[self.rows].argmax(1)
         return [[int(count) for count in row] for row in np.bincount(cells, minlength=size * size).reshape(size, size)]

@@ -164,7 +164,7 @@ class Folder:
 
     @property
     def _doomed(self) -> Path:
-        """The secrets while they are being removed."""
+        """The folder of secrets while it is being removed."""
         return self.path / f".{SECRET}"
 
     @contextmanager

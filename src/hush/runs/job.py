@@ -158,7 +158,7 @@ def charged_to(path: Path) -> dict[str, str]:
 
 @contextmanager
 def _interruptible(folder: Folder) -> Iterator[None]:
-    """Say how to continue when Ctrl-C comes outside of the steps."""
+    """Say how to continue after a Ctrl-C outside the steps."""
     try:
         yield
     except KeyboardInterrupt:
@@ -323,7 +323,7 @@ class _TrainingJob:
         note_row(self._folder, reservation)
 
     def _hold(self, states: int) -> None:
-        """Note that a state was stored. Raise if another process has taken over the run."""
+        """Record that a state was stored. Raise if another process has taken over the run."""
         if self._reservation is not None and self._reservation.answer is None:
             self._reservation.hold(states)
 
@@ -345,7 +345,9 @@ class _TrainingJob:
         )
 
     def _settle_refused(self) -> None:
-        """Settle the reservation of a run that was refused before its first state: it has learned, at most."""
+        """Settle the reservation of a run that was refused before its first state. At most, it has paid for
+        learning.
+        """
         reservation, plan = self._reservation, self._plan
         if reservation is None or plan is None or reservation.resumed or reservation.answer is not None:
             return
@@ -392,7 +394,7 @@ class _TrainingJob:
         return replace(plan, evaluation=evaluation, assumptions=assumptions)
 
     def _announce(self, plan: RunPlan, data: Prepared) -> None:
-        """Say what was learned, and what is about to be done."""
+        """Show what was learned, and what the run will do."""
         training = plan.training
         for sentence in data.learned:
             self._progress.say(f"  {sentence}")

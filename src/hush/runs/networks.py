@@ -135,7 +135,7 @@ def _scattering(shape: tuple[int, ...], num_classes: int) -> Network:
 
 
 def _output_layer(inputs: int, outputs: int) -> nn.Linear:
-    """Return a zero-initialised output layer: no noise is spent on unlearning random guesses."""
+    """Return a zero-initialised output layer: training wastes no noise on unlearning random guesses."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)

@@ -152,7 +152,7 @@ def load(path: str | Path, *, factory: str | None = None) -> Trained:
 
 
 def _check_factory(model: str, factory: str | None) -> None:
-    """Refuse to import and call what a folder names, unless the caller names it, too."""
+    """Refuse to import and call a factory that only the folder names, and not the caller."""
     if (model in MODELS and factory is None) or (":" in model and model == factory):
         return
     if model in MODELS:
@@ -161,7 +161,7 @@ def _check_factory(model: str, factory: str | None) -> None:
         "factory",
         factory,
         f"{model!r}, if you trust it",
-        "The model is built by code of its own, which loading imports and runs",
+        "Loading this model imports and runs its own code",
     )
 
 
@@ -301,7 +301,7 @@ def _features(shape: tuple[int, ...]) -> str:
 
 
 def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
-    """Say how the held-out metrics were measured."""
+    """Describe how the held-out metrics were measured."""
     if not has_test_rows:
         return "not measured: no units were held out"
     if is_exact:
@@ -313,7 +313,7 @@ def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
 
 
 def _public(settings: Settings, plan: RunPlan, data: Prepared) -> list[str]:
-    """Return what was taken as public."""
+    """Return the public inputs of the run."""
     sentences = list(data.public_facts)
     if settings.start is not None:
         sentences.append(f"the weights of {Path(settings.start).name}, declared public: {settings.public}")
@@ -325,7 +325,7 @@ def _public(settings: Settings, plan: RunPlan, data: Prepared) -> list[str]:
 
 
 def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
-    """Return what the report should warn about."""
+    """Return the warnings for the report."""
     sentences = []
     if guarantee.epsilon > _LARGE_EPSILON:
         sentences.append(verdict(guarantee.epsilon))

@@ -147,7 +147,7 @@ class RunPlan:
         return plain_event(self.training.event(num_steps), self.training.relation, self.training.unit)
 
     def _all_assumptions(self, training: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return what training, the plan and the caller assume, each sentence once."""
+        """Return the assumptions of training, plan and caller, each sentence once."""
         return tuple(dict.fromkeys((*training, *self.assumptions, *more)))
 
     def _epsilon(self, event: Event, accountant: Accountant | None = None) -> float:

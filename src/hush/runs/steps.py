@@ -74,7 +74,7 @@ def start(
         model: The model to train.
         data: Features and targets.
         units: The unit of each row; None if each row is its own unit.
-        source: Where the key of samples and noise comes from, in tests.
+        source: The source of the key for samples and noise; only tests pass one.
     """
     users = None if units is None else Users(units, rows_per_unit=plan.settings.rows_per_unit)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -172,11 +172,11 @@ class TrainingLoop:
             folder: The run's folder.
             plan: The plan of the run.
             network: The network whose classifier is trained.
-            examples: What to train on.
+            examples: The training examples.
             features: Their features.
             test_features: The features of the held-out rows.
             measurer: Measures the model on them.
-            progress: Told about each step.
+            progress: Notified of each step.
             source: Where the key of samples and noise comes from, in tests.
             stored: Called with the number of stored states, before anything of the last one is published.
         """
@@ -287,7 +287,7 @@ class TrainingLoop:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[threading.Event]:
-    """Take Ctrl-C as a wish to stop after the current step; a second Ctrl-C stops at once."""
+    """Treat Ctrl-C as a request to stop after the current step; a second Ctrl-C stops at once."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted

@@ -107,14 +107,14 @@ def searchable() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _ReservedShare:
-    """What the search leaves for learning and for the held-out metrics: this share of epsilon and of delta."""
+    """The share of epsilon and delta that the search leaves for learning and held-out metrics."""
 
     share: float
     epsilon: float
     delta: float
 
     def evaluation_event(self) -> GaussianEvent:
-        """Return what the held-out metrics of the best model cost."""
+        """Return the cost of the best model's held-out metrics."""
         return evaluation_event(self.epsilon * self.share, self.delta * self.share)
 
 
@@ -219,7 +219,7 @@ class _TuningJob:
         self._reservation = self._charge(self._planned)
 
     def _settle_refused(self) -> None:
-        """Settle the reservation of a search that ends without a result. Only learning has told anybody anything."""
+        """Settle the reservation of a search that ends without a result. At most, learning has released something."""
         reservation, planned = self._reservation, self._planned
         if reservation is None or planned is None or not reservation.is_open():
             return
@@ -361,12 +361,12 @@ class _TuningJob:
 
 
 def _training_plan(plan: RunPlan, noise_multiplier: float) -> TrainingPlan:
-    """Return the plan under which a run of the search draws its noise, and by which the search is accounted for."""
+    """Return the plan of a run of the search, which determines both its noise and its cost."""
     return replace(plan.training, noise_multiplier=noise_multiplier)
 
 
 def _total(best: Tuned, plan: RunPlan, reserve: _ReservedShare) -> tuple[Guarantee, list[dict[str, Any]]]:
-    """Return what the search, learning and metrics guarantee together, and what each part costs.
+    """Return the joint guarantee of search, learning and metrics, and the cost of each part.
 
     Each side has the search and one of the other two parts. The guarantee states the side with the larger sum.
     """

@@ -162,7 +162,7 @@ class Accountant(ABC):
         return Bound.UPPER
 
     def _settings(self) -> dict[str, object]:
-        """Return the attributes that a composed copy keeps, in addition to relation and unit."""
+        """Return the further attributes that a composed copy keeps, besides relation and unit."""
         return {}
 
     @abstractmethod

@@ -65,7 +65,7 @@ def _converted(event: Event, touched: Touched) -> Event | None:
 
 
 def _noise(event: Event, size: int) -> Event | None:
-    """Return noise as it protects a sum that moves so many times as far; None for another event."""
+    """Return noise rescaled to a sum that moves several times as far; None for other events."""
     if isinstance(event, GaussianEvent):
         return GaussianEvent(math.nextafter(event.noise_multiplier / size, 0.0))
     if isinstance(event, LaplaceEvent):

@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     """
 
     CONSISTENT = "consistent"
-    """The attack did not contradict the claim. That does not prove the claim: a stronger attack might contradict it."""
+    """The attack did not contradict the claim. That does not prove the claim: a stronger attack might."""
 
     VIOLATED = "violated"
     """The claim is wrong, up to the audit's confidence and assumptions."""

@@ -170,7 +170,7 @@ def _column(names: list[str], name: str, path: Path) -> int:
 
 
 def _member(text: str | None, number: int) -> bool:
-    """Read whether a row is a member's."""
+    """Return whether a row belongs to a member."""
     word = (text or "").strip().lower()
     if word in _MEMBER_WORDS:
         return _MEMBER_WORDS[word]

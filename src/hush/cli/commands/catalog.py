@@ -93,7 +93,7 @@ def _database_template(address: str, options: argparse.Namespace) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    """Print everything that is wrong with a file, and return the exit status."""
+    """Print all mistakes in a file, and return the exit status."""
     try:
         from hush.sql import catalog_problems
     except ImportError as error:

@@ -244,7 +244,7 @@ def _add_checks(actions: Any) -> None:
 
 
 def _add_evidence(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what a ledger was like."""
+    """Add the arguments with evidence of a ledger's earlier state."""
     parser.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
     parser.add_argument("--anchors", metavar="FILE", help="signed heads, which `hush ledger anchor` has written")
     parser.add_argument("--public-key", metavar="HEX", help="with --anchors: the public key of whoever signed them")
@@ -291,7 +291,7 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _add_safekeeping(actions: Any) -> None:
-    """Add the actions that keep what a ledger was like elsewhere."""
+    """Add the actions that store a ledger's state elsewhere."""
     key = _action(actions, "key", _key, "create a private key to sign heads with, and print its public key")
     key.add_argument("file", metavar="FILE", type=Path, help="a new file, which only you can read")
     anchor = _action(actions, "anchor", _anchor, "sign the ledger's head, and append it to a file elsewhere")

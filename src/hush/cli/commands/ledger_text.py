@@ -80,7 +80,7 @@ def _unit(budget: LedgerBudget) -> str:
 
 
 def _last_column(item: Status) -> str:
-    """Say what a standard query is, or what fits where none is left."""
+    """Describe the standard query, or the largest release that still fits if none is left."""
     if item.retired:
         return "retired"
     largest = 0.0 if item.left >= _FEW_LEFT else item.cap.largest_epsilon(item.cost)

@@ -164,7 +164,7 @@ def _draft(options: argparse.Namespace) -> RunPlan:
 
 
 def _check_length(settings: Settings, num_units: int) -> None:
-    """Refuse more steps than anyone needs: each one takes memory in a plan."""
+    """Refuse absurd numbers of steps, because each step takes memory in a plan."""
     steps = settings.num_steps or (settings.epochs or 0.0) * num_units / (settings.batch_size or num_units)
     if not steps <= _MOST_STEPS:
         name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("num_steps", settings.num_steps)
@@ -288,7 +288,7 @@ def _epoch_table(plan: PlannedTraining) -> str:
 
 
 def _comparison(plan: PlannedTraining) -> str:
-    """Say what Renyi accounting would state for the same training."""
+    """Compare with the result of Renyi accounting for the same training."""
     if not math.isfinite(plan.rdp_epsilon):
         return "Renyi accounting (RDP) states no epsilon for this run."
     text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same run"

@@ -183,7 +183,7 @@ class _Lines:
 
 
 def _header_text(path: Path) -> str:
-    """Return the text up to the first line end outside quotes. The rest of what was read is ignored."""
+    """Return the text up to the first line end outside quotes, and ignore the rest."""
     text, start, quotes = "", 0, 0
     for block in itertools.islice(_text_blocks(path, _HEADER_BLOCK_BYTES), _MAX_HEADER_BLOCKS):
         text += block
@@ -216,7 +216,7 @@ def _open(path: Path) -> BinaryIO:
 
 @contextmanager
 def _unlimited_cells() -> Iterator[None]:
-    """Let the parser read cells of any length: by default, one long cell would end the reading."""
+    """Let the parser read cells of any length: by default, one long cell would stop it."""
     with _LIMIT_LOCK:
         limit = csv.field_size_limit(_MAX_CELL_LENGTH)
         try:

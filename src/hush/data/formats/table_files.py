@@ -79,7 +79,7 @@ def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> Tab
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause Python's garbage collection. It would look through all records again and again, and double the time."""
+    """Pause Python's garbage collection. It would scan all records again and again, which doubles the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -74,7 +74,7 @@ class Outline:
 
 
 def _nothing(_: Outline) -> None:
-    """Do nothing, where no budget is charged."""
+    """Do nothing, because no budget is charged."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
 
 
 def _noise_source(job: _Preparation, histograms: list[NDArray[np.int64]], tallies: list[dict[str, int]]) -> KeyedSource:
-    """Return noise that is a secret function of the counts it is added to, and of what is being learned.
+    """Return noise that is a secret function of the counts that it is added to, and of what is being learned.
 
     The same question about the same data gets the same answer. If a key is reused for other data or another question in
     spite of the warning, the noise differs: a difference of two answers does not cancel it.
@@ -343,7 +343,7 @@ def _outline(
     image_shape: tuple[int, ...] | None,
     has_test: bool = False,
 ) -> Outline:
-    """Return what is public: the numbers of units on both sides, and what learning costs and assumes."""
+    """Return the public facts: the numbers of units on both sides, and the cost and assumptions of learning."""
     return Outline(
         num_units=num_units[0],
         num_held_out=num_units[1],
@@ -381,7 +381,7 @@ def _assumptions(job: _Preparation, has_test: bool) -> list[str]:
     if has_test:
         stated.append("no unit is in both the training part and the test part of the data")
     elif job.holdout > 0:
-        stated.append("a random subset of units is held out, and takes no part in learning and training")
+        stated.append("a random subset of units is held out, and takes no part in learning or training")
     if job.plan.groups:
         stated.append(_GROUP_ASSUMPTION)
     if job.learn is not None:

@@ -337,7 +337,7 @@ def _check_path(name: str, tables: Mapping[str, PrivateTable | PublicTable]) -> 
         reference, target = table.unit, tables.get(table.unit.to)
         if reference.to in visited:
             raise InvalidArgument(
-                "unit", reference, "references that end at a table with a unit column", "These go in a circle"
+                "unit", reference, "references that end at a table with a unit column", "These references form a cycle"
             )
         if not isinstance(target, PrivateTable):
             raise InvalidArgument("to", reference.to, "a private table", "Declare it, with its unit")

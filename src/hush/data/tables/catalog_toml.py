@@ -211,7 +211,7 @@ class _CatalogReader:
         )
 
     def _columns(self, location: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, Any]:
-        """Return what is declared by column."""
+        """Return a declaration for each column."""
         content = self._read(location, value, _mapping) or {}
         values = {name: self._read(f"{location}.{toml_key(name)}", item, read) for name, item in content.items()}
         return {name: value for name, value in values.items() if value is not None}
@@ -246,7 +246,7 @@ class _CatalogReader:
         self._problems.append(InvalidArgument(location, value, expected, *advice))
 
 
-_UNIT_ADVICE = f"If each row is another person, write {ROW!r}; for a public table, public = true"
+_UNIT_ADVICE = f"If each row is a different person, write {ROW!r}; for a public table, public = true"
 _ONE_ENGINE = "The tables of a catalog are joined, so all of them are in the database, or all are files"
 
 

@@ -166,7 +166,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
             del self._unit, self._unit_assumptions
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that two fits of the same data differ."""
+        """Tell scikit-learn that fits are not deterministic."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags

@@ -162,7 +162,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the parameters and public attributes. A copy remembers nobody."""
+        """Return the parameters and public attributes. A copy remembers no one."""
         state: dict[str, Any] = super().__getstate__()
         return {**state, "_memory": {}} if "_memory" in state else state
 

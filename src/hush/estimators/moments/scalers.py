@@ -25,7 +25,7 @@ from hush.statistics import CalibratedPlan
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
-    """The common part of the scalers: bounds that are public, or learned."""
+    """The common part of the scalers: public or learned bounds."""
 
     def _check(self) -> None:
         super()._check()

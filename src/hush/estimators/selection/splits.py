@@ -172,7 +172,7 @@ def _learns_nothing(model: object) -> bool:
 
 
 def _not_private(model: object) -> InvalidArgument:
-    advice = "It learns from the data, and its cost is not paid. Use a private estimator"
+    advice = "It learns from the data, but its cost is not accounted for. Use a private estimator"
     return InvalidArgument("estimator", type(model).__name__, "a private estimator, with event_ after fit", advice)
 
 

@@ -160,7 +160,7 @@ def _other_data(row: Entry, charge: Charge) -> InvalidArgument:
 
 
 def _described(data: str) -> str:
-    """Say where data are, and when they were changed. What identifies them are versions, of no use to people."""
+    """Describe where data are and when they were changed. Their versions identify them, but mean nothing to people."""
     try:
         tables = json.loads(data).values()
         return "; ".join(

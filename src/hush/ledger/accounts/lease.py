@@ -162,7 +162,7 @@ def _is_dead(holder: str) -> bool:
 
 
 def _machine() -> str:
-    """Return a name of the machine, or of the container, in which process numbers mean something."""
+    """Return a name of the machine or container whose process numbers these are."""
     parts = [socket.gethostname()]
     with suppress(OSError):  # Linux only
         parts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
@@ -170,7 +170,7 @@ def _machine() -> str:
 
 
 def _started(process: int) -> str:
-    """Return when a process was started, as the system counts; empty if it does not run, ``?`` if nobody can tell."""
+    """Return when a process was started, in the system's units; empty if it does not run, ``?`` if unknown."""
     try:
         # The name, in brackets, may hold spaces. Field 22 is the start; 20 fields after the name.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]

@@ -58,9 +58,9 @@ class LedgerBudget:
     training.
 
     Guarantee:
-        All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen in view
-        of earlier answers (fully adaptive composition). With blocks, this holds for each block, and so for each unit,
-        since no unit is in two blocks.
+        All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen after
+        seeing earlier answers (fully adaptive composition). With blocks, this holds for each block, and so for each
+        unit, since no unit is in two blocks.
 
     Assumes:
         Every release from the data is charged here (the caller's duty). Events describe what is run (the duty of the
@@ -412,7 +412,7 @@ class LedgerBudget:
             raise self._over_budget(row, cost) from None
 
     def _check_charge(self, row: Entry) -> None:
-        """Refuse a charge by somebody who may not spend, of blocks that share units, or with predictable noise."""
+        """Refuse a charge by a person who may not spend, to blocks that share units, or with predictable noise."""
         self.person.require(Role.OWNER, Role.ANALYST)
         if row.block:
             check_charged(json.loads(row.block), self.cap.unit)

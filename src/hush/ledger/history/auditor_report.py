@@ -155,7 +155,7 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     ]
     words = (
         "All releases charged to this budget are together (epsilon, delta)-differentially private, even if each is "
-        f"chosen in view of earlier answers{'. This holds for each block' if blocks else ''}."
+        f"chosen after seeing earlier answers{'. This holds for each block' if blocks else ''}."
     )
     body = [
         html.tag("p", words),

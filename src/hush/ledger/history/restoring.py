@@ -48,7 +48,7 @@ def restore(store: Store, person: Person, path: Path, result: Verification, *, i
             "head",
             "...",
             "the head of the ledger when it was lost, and a backup of that row",
-            "What was charged after the backup would be forgotten, and could be spent again",
+            "What was charged after the backup would be lost, and could be spent again",
             "Pass --head or --anchors, or --force (force=True) if nothing was charged since",
         )
     with backup.new_file(path) as unfinished:

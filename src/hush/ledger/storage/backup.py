@@ -60,7 +60,7 @@ def new_file(destination: Path) -> Iterator[str]:
                     os.unlink(unfinished + ending)
         _flush(str(destination.parent))
     except FileExistsError:
-        raise InvalidArgument("file", str(destination), "a new file", "Somebody has just made it") from None
+        raise InvalidArgument("file", str(destination), "a new file", "Another process has just created it") from None
     except OSError as error:
         raise LedgerUnavailable(f"{destination} cannot be written ({error.strerror}).") from None
 

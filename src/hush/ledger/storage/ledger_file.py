@@ -54,7 +54,9 @@ def file_of(url: sa.URL) -> str:
 
 
 def _check_kind(path: str, url: str) -> None:
-    """Refuse what is no file, and a file that was emptied: as a new ledger, it would have forgotten all charges."""
+    """Refuse anything that is not a file, and a file that was emptied, which would look like a new ledger without
+    charges.
+    """
     try:
         if not Path(path).resolve().parent.is_dir():
             raise InvalidArgument("url", url, "a file in an existing folder")
@@ -126,7 +128,9 @@ def _refuse_network(path: str, mounts: dict[str, str]) -> None:
 
 
 def _mounts() -> dict[str, str]:
-    """Return the type of the file system at each mount point of this process; empty where nothing says so."""
+    """Return the type of the file system at each mount point of this process; empty if the system does not list
+    them.
+    """
     try:
         lines = MOUNTS.read_bytes().splitlines()
     except OSError:

@@ -33,7 +33,7 @@ _TURN = 5.0
 
 
 class Blocked(LedgerUnavailable):
-    """Another session holds a lock for long."""
+    """Another session has held a lock for too long."""
 
 
 class PostgresStore(Store):
@@ -78,7 +78,7 @@ class PostgresStore(Store):
 
     def _lock_tables(self, connection: sa.Connection) -> None:
         if connection.execute(_IS_KEEPER).scalar_one_or_none() is False:
-            raise NotAllowed("The ledger is of an older version of hush. Whoever created it must open it once.")
+            raise NotAllowed("The ledger was created by an older version of hush. Its creator must open it once.")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
     def now(self, connection: sa.Connection) -> int:
@@ -141,7 +141,7 @@ ORDER BY path.place LIMIT 1
 def _set_path(connection: Any, _: Any) -> None:
     """Look for tables and functions in one schema only.
 
-    By default, the path begins with a schema of the user's name, which somebody else may have made and filled.
+    By default, the path begins with a schema named after the user, which somebody else may have created and filled.
     """
     with connection.cursor() as cursor:
         place = cursor.execute(_SCHEMAS).fetchone()

@@ -119,7 +119,7 @@ def _unrounded(expression: Expr) -> Expr:
 
 
 def _mean_contribution(release: SumRelease) -> float:
-    """Return what a row adds on average if values are uniform on their bounds."""
+    """Return the average contribution of a row if values are uniform within their bounds."""
     if release.quantity in _COUNTS:
         return 1.0
     low, high = release.row_bounds

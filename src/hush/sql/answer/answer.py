@@ -100,7 +100,7 @@ class QueryAnswer:
 
     def _replay(self) -> str:
         date = "an earlier date" if self.answered is None else f"{self.answered:%Y-%m-%d %H:%M} UTC"
-        return f"The ledger gave this answer before: it is of {date}, and nothing was charged for it now."
+        return f"The ledger already had this answer, from {date}, so nothing was charged for it now."
 
     def _repr_html_(self) -> str:
         """Return the answer for a notebook."""

@@ -9,7 +9,7 @@ of m rows, a private interval that covers the truth is at least m wide. The foll
   than the noise for it. Units just beyond are expected to hold something, which intervals of counts and sums allow for
   (`intervals`); `QueryAnswer.noise_intervals` do not.
 - Leaving rows out only makes a count smaller, and a sum if no value is below the lower bound. So the lower ends of
-  counts hold for the truth in any case.
+  counts cover the true answer in any case.
 - If nobody has more rows than a number that you know (`MostRows`), the noise covers all of them.
 - What is beyond is estimated from the same noisy histograms that limits and bounds were chosen from, for free. The
   number of units in a level times what such units hold, added up over levels, is what they hold in total. The noise of
@@ -61,12 +61,12 @@ def open_choices(plan: QueryPlan, choices_plan: ChoicesPlan, known: Choices) -> 
 
 
 def _limits(query: PricedQuery, requested: RequestedLimits, choices: Choices) -> Iterator[str]:
-    """Yield the limits on contributions, and what they leave out."""
+    """Yield the limits on contributions, and estimates of what they leave out."""
     in_force = _in_words(query.limits, query.plan)
     if query.unit == Unit.example() and requested.fact == 1:
-        yield "Each row is a unit, so that no limit leaves any out."
+        yield "Each row is a unit, so no limit leaves any rows out."
     elif requested.fact is not None:
-        yield f"Limits, the most that a unit has, as you declared: {in_force}."
+        yield f"Limits, declared as facts: {in_force}."
     elif choices.limits:
         paid = choices.paid.get(None)
         who = f"chosen privately at epsilon {paid:.3g}" if paid else "chosen by an earlier answer"
@@ -76,7 +76,7 @@ def _limits(query: PricedQuery, requested: RequestedLimits, choices: Choices) ->
             if measure is not unused:
                 yield from _beyond_limit(query, measure, choice)
     elif requested.are_absent:
-        yield "Each unit counts once, so that no limit leaves any out."
+        yield "Each unit counts once, so no limit leaves any rows out."
     else:
         yield f"Limits, as you set them: {in_force}. The answer leaves out the rest."
 
@@ -128,8 +128,8 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
     ends = f"{bounds.low:,.6g} and {bounds.high:,.6g}"
     if not bounds.learned:
         return (
-            f"Too few units have values of {name} to learn its bounds. Its values are clamped to {ends}, which say "
-            "nothing about them: do not use what was computed from them. Declare bounds, or spend more."
+            f"Too few units have values of {name} to learn its bounds. Its values are clamped to {ends}, which do "
+            "not reflect the data: do not use results computed from them. Declare bounds, or spend more."
         )
     has = "has" if round(bounds.beyond) == 1 else "have"
     return (
@@ -140,7 +140,7 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
 
 
 def _meaning(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> Iterator[str]:
-    """Yield what the intervals cover."""
+    """Yield the meaning of the intervals."""
     plan, share = query.plan, f"Intervals ({100 * confidence:.4g} %)"
     bounds = " and no value is beyond the bounds" if _columns(plan) else ""
     fact = requested.fact or 1
@@ -148,26 +148,26 @@ def _meaning(query: PricedQuery, requested: RequestedLimits, choices: Choices, c
         fact *= max(len(plan.sets), 1)  # each row counts in every grouping
     most_groups = min(fact, plan.num_groups or fact)
     if requested.fact is not None and query.limits.groups_per_unit >= most_groups:
-        yield f"{share} hold for the truth, if what you declared is right{bounds}."
+        yield f"{share} cover the true answer, if your declarations are right{bounds}."
         return
     if not choices.limits and requested.are_absent:
-        yield f"{share} hold for the truth."
+        yield f"{share} cover the true answer."
         return
     values = ", and values within their bounds" if bounds else ""
     left_out = choices.left_out(in_total=isinstance(query.limits, TotalLimits))
     allowed = [f"{_rounded(left_out.rows, 'row')}"] if left_out.rows else []
     allowed += [f"{_rounded(left_out.units, 'unit')} in a group"] if left_out.units else []
     if allowed:
-        values += f"; those of counts and sums allow for {' and '.join(allowed)} beyond, as are expected"
+        values += f"; those of counts and sums allow for the {' and '.join(allowed)} expected beyond"
     yield (
-        f"{share} cover the answer that counts each unit within these limits{values}. One unit alone could hold more "
-        "beyond them than an interval is wide: no private interval covers that."
+        f"{share} cover the answer that counts each unit within these limits{values}. A single unit could hold more "
+        "beyond them than an interval is wide; no private interval covers that."
     )
     yield from _lower_ends(plan)
 
 
 def _lower_ends(plan: QueryPlan) -> Iterator[str]:
-    """Yield which lower ends hold for the truth, whatever is left out."""
+    """Yield the lower ends that hold for the true answer, whatever is left out."""
     counts, sums = [], []
     for output in plan.outputs:
         if output.expression.op == "statistic":
@@ -177,9 +177,9 @@ def _lower_ends(plan: QueryPlan) -> Iterator[str]:
             elif _is_sum_of_nonnegative(plan, statistic):
                 sums.append(output.name)
     if counts:
-        yield f"The lower ends of {_listed(tuple(counts))} hold for the truth in any case."
+        yield f"The lower ends of {_listed(tuple(counts))} cover the true answer in any case."
     if sums:
-        yield f"The lower ends of {_listed(tuple(sums))} hold for the truth if no value is below its lower bound."
+        yield f"The lower ends of {_listed(tuple(sums))} cover the true answer if no value is below its lower bound."
 
 
 def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
@@ -198,7 +198,7 @@ def _columns(plan: QueryPlan) -> list[Expr]:
 
 
 def _identity(column: Expr) -> tuple[object, ...]:
-    """Return what tells columns apart, whatever their bounds."""
+    """Return the identity of a column, regardless of its bounds."""
     return (column.op, column.value, column.args)
 
 

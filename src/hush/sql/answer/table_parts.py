@@ -47,7 +47,7 @@ def parts_condition(column: str, parts: Sequence[str], table: PrivateTable) -> s
         if table.unit != ROW:
             raise Unsupported(
                 f"parts by {column}: a unit could be in several of them",
-                "Declare unit=EachRow() if each row is another person, or take months and a unit with a window",
+                "Declare unit=EachRow() if each row is a different person, or take months and a unit with a window",
             )
         values = ", ".join(exp.Literal.string(str(part)).sql() for part in parts)
         return f"{name} IN ({values})"

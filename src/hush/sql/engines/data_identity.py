@@ -51,7 +51,7 @@ class ContentKey:
     key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no key. The message does not show it."""
+        """Refuse an invalid key. The message does not show it."""
         key: object = self.key
         if not isinstance(key, bytes) or len(key) < _SHORTEST_KEY:
             raise InvalidArgument("key", "...", f"at least {_SHORTEST_KEY} secret bytes", "Use secrets.token_bytes(32)")

@@ -129,6 +129,7 @@ def plan_release(
     References:
         `plan_noise` and `hush.statistics.noise.selection`; basic composition of both.
     """
+    # With a limit in total, blocks already cover all groups, so noise must not grow with their number.
     noisy_groups = groups_per_unit if groups_per_block is None else groups_per_block
     if public_groups:
         plan = plan_noise(blocks, groups_per_unit=noisy_groups, epsilon=epsilon, delta=delta, noise=noise)

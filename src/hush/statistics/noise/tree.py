@@ -45,6 +45,7 @@ LEVEL_UNITS = (10 << 8, 13 << 8, 11 << 8, 9 << 8, 8 << 8)
 def tree_block(rows_per_unit: int) -> Block:
     """Return the sensitivity of the tree's nodes: a row adds to one node on each level."""
     l1 = sum(LEVEL_UNITS) * rows_per_unit
+    # L2: a row's five nodes are distinct, so their units add up in squares. All rows may share one path.
     return Block(columns=NODES, l1=l1, l2=math.hypot(*LEVEL_UNITS) * (1 + 2.0**-50) * rows_per_unit)
 
 
@@ -87,6 +88,7 @@ class TreeCells:
     def __init__(self, trees: Integers, cells: Integers, counts: Integers) -> None:
         """Sort the entries, so that the rows of any node are a difference of two running totals."""
         positions = trees * CELLS + cells
+        # One sort makes the rows of any interval a difference of two running totals.
         order = np.argsort(positions, kind="stable")
         self._positions = positions[order]
         self._totals = np.concatenate([[0], np.cumsum(counts[order], dtype=np.int64)])
@@ -159,6 +161,7 @@ class NoisyTrees:
         """Return the noisy counts of the 16 children of nodes on a level, as `CountedNodes` says."""
         keys = trees * BRANCHING**level + nodes
         known, rows = self._drawn[level]
+        # A node's noise is drawn once and kept: averaging fresh draws would cost privacy again.
         new = np.setdiff1d(keys, known)
         if len(new):
             known, rows = np.concatenate([known, new]), np.concatenate([rows, self._draw(level, new)])
@@ -171,12 +174,14 @@ class NoisyTrees:
         """Return the noisy counts of the children of nodes that nobody has looked at before."""
         trees, nodes = np.divmod(keys, BRANCHING**level)
         width = CELLS // BRANCHING ** (level + 1)
+        # A tree without rows has the position -1, below all others: its counts are exactly 0.
         edges = self.members[trees] * CELLS + nodes * width * BRANCHING
         return self._with_noise(level + 1, self.cells.between(edges[:, None] + width * np.arange(BRANCHING + 1)))
 
     def _with_noise(self, level: int, counts: Integers) -> Floats:
         """Return exact counts of nodes of one level with noise, in rows."""
         block = replace(self.plan.blocks[0], columns=counts.shape[1])
+        # The block's scale stays that of the whole tree, however few of its nodes are drawn.
         noisy = replace(self.plan, blocks=(block,)).release(counts * LEVEL_UNITS[level], self.source)
         rows: Floats = noisy.astype(np.float64) / LEVEL_UNITS[level]
         return rows

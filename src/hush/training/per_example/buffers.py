@@ -54,6 +54,7 @@ class BufferWatch:
         changed = []
         for name, buffer in self._named_buffers():
             before, version = self._versions.get(name, (None, 0))
+            # A new tensor in place of the old one has a version of its own, so identity is compared, too.
             if before is not buffer or version != buffer._version:
                 changed.append(name)
         if self._compares_contents:

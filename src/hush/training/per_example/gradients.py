@@ -135,6 +135,7 @@ class OuterProducts(Gradient):
         return replace(self, x=x, g=g)
 
     def product(self) -> tuple[Tensor, Tensor] | None:
+        # One position: |g^T x| = |g| |x|, without any matrix.
         from_products = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
         return (self.x, self.g) if from_products else None
 

@@ -143,7 +143,9 @@ def _find_head(model: nn.Module, layers: dict[str, nn.Module]) -> str:
 
 
 def _parallel_heads(model: nn.Module, layers: dict[str, nn.Module], last: str) -> list[str]:
-    """Return a layer beside the last one that looks like another head: it takes the same inputs, and feeds neither."""
+    """Return a layer next to the last one that looks like a second head: it takes the same inputs, and neither feeds
+    the other.
+    """
     parent = last.rpartition(".")[0]
     siblings = [path for path in layers if path.rpartition(".")[0] == parent and path != last]
     if not siblings or isinstance(model.get_submodule(parent), nn.Sequential):

@@ -249,7 +249,7 @@ class _Best:
         self._num_tied = 0
 
     def offer(self, run: _FinishedRun) -> None:
-        """Take a run into account."""
+        """Consider a run."""
         if self.run is not None:
             _refuse_shared(self.run.result, run.result)
         if self.run is None or run.score > self.run.score:

@@ -312,7 +312,7 @@ def test_a_replayed_answer_is_told(
     assert ask(path, *charging) == 0
     assert "ledger gave this answer" not in capsys.readouterr().err
     assert ask(path, *charging) == 0
-    assert "The ledger gave this answer before: it is of 2" in capsys.readouterr().err
+    assert "The ledger already had this answer, from 2" in capsys.readouterr().err
     answer = as_json(capsys, path, *charging)
     assert answer["replayed"] is True
     assert answer["answered"].endswith("+00:00")
@@ -340,7 +340,7 @@ def test_a_fact_and_learned_bounds(path: Path, capsys: pytest.CaptureFixture[str
     assert "--bounds for columns without any" in priced
     assert main(["query", str(path), text, *flags, "--format", "json"]) == 0
     limits = json.loads(capsys.readouterr().out)["limits"]
-    assert limits[0] == "Limits, the most that a unit has, as you declared: a unit counts with at most 1 row."
+    assert limits[0] == "Limits, declared as facts: a unit counts with at most 1 row."
     assert limits[1].startswith("Values of income are clamped to ")
 
 

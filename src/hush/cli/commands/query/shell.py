@@ -80,7 +80,7 @@ class _Shell:
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
-        """Let no error end the session. After one, and after Ctrl-C, the statement is dropped."""
+        """Keep errors from ending the session. After an error or Ctrl-C, the statement is dropped."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
@@ -97,7 +97,7 @@ class _Shell:
         return f"hush query: {type(error).__name__}, whose message is hidden, because it may quote a record"
 
     def interrupt(self, *_: object) -> None:
-        """Drop the statement: what Ctrl-C does."""
+        """Drop the statement, as Ctrl-C does."""
         self._is_interrupted = True
         raise KeyboardInterrupt
 

@@ -53,8 +53,8 @@ class MostRows:
     """A fact about a table, for ``rows_per_unit=`` of `table`: no unit has more rows than this.
 
     A plain number there is a limit, which leaves rows out. A fact leaves no rows out: the noise covers all rows that a
-    unit can have, and intervals hold for the truth. It is used by queries that read this table alone; others, such as
-    joins, choose limits as if it were not there. Rows beyond it are still left out, so privacy does not depend on it.
+    unit can have, and intervals cover the true answer. Queries of this table alone use it; others, such as joins,
+    choose limits as if it were not there. Rows beyond it are still left out, so privacy does not depend on it.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -64,7 +64,7 @@ class MostRows:
     >>> answer = meals.sql("SELECT COUNT(*) AS n FROM meals", epsilon=1.0, source=TestSource(1))
     >>> low, high = answer.intervals[0]["n"]
     >>> low < 3000 < high, answer.limits[1]
-    (True, 'Intervals (95 %) hold for the truth, if what you declared is right.')
+    (True, 'Intervals (95 %) cover the true answer, if your declarations are right.')
 
     Attributes:
         rows: The most rows that any unit has. It is public: take it from what you know, not from the rows.
