@@ -15,7 +15,7 @@ next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at most c e^((a - 1)
 conversion. So on outcomes where R ends within its limit, the expected excess is at most the delta of that rule. On
 outcomes where only the sum of epsilons is within the cap, L never exceeds epsilon, and the excess is 0. A claim with a
 delta is a pure claim, except on an event of that probability (Kairouz, Oh & Viswanath 2015). These probabilities add up
-to at most the claims' own share of delta. The share is fixed in advance: one that could be moved in view of outcomes
+to at most the claims' own share of delta. The share is fixed in advance: one that could be moved after seeing outcomes
 would cost up to twice as much.
 
 **Large runs** can cost too much at the cap's order and still fit by their privacy loss distribution. Then the whole run

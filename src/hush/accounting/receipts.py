@@ -58,7 +58,7 @@ with Gaussian noise of 11 times the sensitivity.
 
 
 def receipt_of(reservation: Any, guarantee: Guarantee) -> Receipt | None:
-    """Return the receipt of a settled reservation; None if its budget writes none, or if there is no budget."""
+    """Return the receipt of a settled reservation; None without a budget, or if the budget writes no receipts."""
     write = getattr(reservation, "receipt", None)
     return None if write is None else write(guarantee.epsilon, guarantee.delta)
 

@@ -17,6 +17,8 @@ def in_flags(message: str, parser: argparse.ArgumentParser, options: argparse.Na
         parser: The parser of `hush`.
         options: The arguments of the command that was run. Names without a flag stay as they are.
     """
+    # Where a message has both forms, the one for Python goes: "--force (force=True)", or 'bounds={...}, --bounds ...'.
+    message = re.sub(r"(?<=\w) \(\w+=True\)|\b\w+=\{[^{}]*\}, (?=--)", "", message)
     for word, kind in NOISES.items():
         message = message.replace(f"{kind.__name__}()", f"--noise {word}")
     flags = dict(_flags(parser, options.command))

@@ -5,10 +5,10 @@ say little: the meaning of an epsilon depends on the neighbouring relation, on t
 number is a proven upper bound or was found by an attack. A `Guarantee` carries all of these, together with the method
 that proved it and the assumptions that hush could not check.
 
-- `Guarantee`: an (epsilon, delta) claim. It explains itself in plain words (`Guarantee.explain`), states what the best
-  attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
+- `Guarantee`: an (epsilon, delta) claim. It explains itself in plain English (`Guarantee.explain`), states what the
+  best attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
   (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
-- `Unit`, `UnitKind`: what is protected: an example, a user, a user within a time window, or a group of these. A unit
+- `Unit`, `UnitKind`: the privacy unit: an example, a user, a user within a time window, or a group of these. A unit
   with windows states how they divide time. A release with other windows is charged for as many changes as one window
   touches.
 - `UserWindow`, `CalendarWindow`: the columns of a table that identify a user within a time window.

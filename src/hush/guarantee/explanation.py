@@ -4,7 +4,7 @@
     status        upper bound, estimate or lower bound
     protection    the privacy unit, and the question about it that the result hides
     limits        a list: odds, belief, the best attack, its advantage, risk, delta
-    caveats       what the limits do not cover, and a verdict on a large epsilon
+    caveats       risks that the limits do not cover, and a verdict on a large epsilon
     assumptions   what hush did not check, as a list
 
 Every figure is rounded so that its sentence stays true (see `hush.guarantee.rounding`). The sentences about delta
@@ -102,7 +102,7 @@ def _explain_lower(guarantee: Guarantee) -> Iterator[str]:
 
 
 def _promise(guarantee: Guarantee, status: str, condition: str) -> Iterator[str]:
-    """Yield the lines about what is protected and how well, for an upper bound or an estimate."""
+    """Yield the lines about the protected unit and its protection, for an upper bound or an estimate."""
     yield ""
     if guarantee.epsilon == math.inf:
         yield _paragraph("No finite epsilon is known, so this promises nothing: treat the result as not private.")
@@ -178,7 +178,7 @@ def _slack(guarantee: Guarantee) -> str:
 
 
 def _caveats(guarantee: Guarantee) -> Iterator[str]:
-    """Yield what the limits do not cover, and a verdict on a large epsilon."""
+    """Yield the risks that the limits do not cover, and a verdict on a large epsilon."""
     # Membership bounds compare two datasets that agree otherwise; dependent records void them (Humphries et al. 2023).
     yield "All of this takes the other data as fixed: it does not cover what related records reveal."
     if words := verdict(guarantee.epsilon):

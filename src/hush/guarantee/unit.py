@@ -1,4 +1,4 @@
-"""The privacy unit: the entity whose presence or contents a guarantee hides."""
+"""The privacy unit: that which a guarantee protects, by hiding its presence or contents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is protected: one example, one user, one user within a window of time, or a group of these.
+    """The privacy unit: one example, one user, one user within a window of time, or a group of these.
 
     Create one with a named constructor:
 

@@ -27,7 +27,7 @@ Samplers, on which the mechanisms of hush are built (not part of the public inte
   with real-valued `Noise`.
 - `standard_normal`: bulk Gaussian noise in single precision, for training. It is not exact.
 
-Randomness that protects nobody, such as that of a bootstrap, is an ``rng``: `public_generator` takes a seed or a NumPy
+Randomness that protects no one, such as that of a bootstrap, is an ``rng``: `public_generator` takes a seed or a NumPy
 generator.
 
 In reading order: `source`, `resolution`, `exact_samplers`, `grid`, `choice`, `ranking`, `bulk_noise`.

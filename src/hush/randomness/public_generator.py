@@ -25,5 +25,5 @@ def public_generator(rng: Any) -> np.random.Generator:
     """
     if isinstance(rng, np.random.Generator):
         return rng
-    # No default: randomness that nobody chose cannot be repeated.
+    # No default: only randomness that the caller chose can be repeated.
     return np.random.default_rng(check_count("rng", rng, "Or pass a numpy.random.Generator", minimum=0))

@@ -174,7 +174,7 @@ class _Candidates:
         if len(self.keys) <= count:
             return self
         low = self.keys - self.errors
-        # The ``count``-th largest lower end: whoever cannot reach it is beaten by ``count`` others.
+        # The ``count``-th largest lower end: a candidate that cannot reach it is beaten by ``count`` others.
         limit = low.max() if count == 1 else np.partition(low, len(low) - count)[len(low) - count]
         possible = np.flatnonzero(self.keys + self.errors >= limit)
         return _Candidates(self.indices[possible], self.words[possible], self.keys[possible], self.errors[possible])

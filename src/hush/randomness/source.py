@@ -29,7 +29,7 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 Words = NDArray[np.uint64]
 
 TEST_RANDOMNESS = "test randomness"
-"""What a guarantee assumes that was made with a `TestSource`. It protects nobody."""
+"""The assumption of guarantees made with a `TestSource`. They protect no one."""
 
 _BUFFER = 1 << 15  # bytes
 _ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself

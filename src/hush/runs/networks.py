@@ -219,7 +219,7 @@ def _load_checkpoint(model: nn.Module, start: str, new_layer: str | None) -> Non
     if wrong:
         raise Unsupported(
             f"the checkpoint does not fit the model: {', '.join(wrong[:8])}",
-            "Choose the model that it was made for; replace_head leaves out its last layer",
+            "Choose the model that it was made for; replace_head= leaves out its last layer",
         )
     model.load_state_dict({**weights, **{name: checkpoint[name] for name in expected}})
 
@@ -249,7 +249,7 @@ def _num_outputs(model: nn.Module) -> int:
 
 
 def _refuse_private_checkpoint(path: Path) -> None:
-    """Refuse a checkpoint that was trained on personal data, as far as that can be seen."""
+    """Refuse a checkpoint that was trained on personal data, as far as that can be detected."""
     records = [folder / name for folder in (path, path.resolve().parent) for name in ("guarantee.json", "run.json")]
     if any(record.exists() for record in records) or _is_marked_private(path):
         raise InvalidArgument(

@@ -45,7 +45,7 @@ class Option:
 
     Attributes:
         name: The field's name, in Python and in JSON.
-        type: Its type without None: float, int, str, bool, tuple, or a class of its own.
+        type: Its type without None: float, int, str, bool, tuple, or a class.
         default: Its default; ``dataclasses.MISSING`` if it is required.
         help: What it sets, as a phrase that begins in lower case and has no full stop.
         unset: What happens if it is omitted, for a default that is None or empty.

@@ -237,7 +237,7 @@ def _write_model(folder: Folder, plan: RunPlan, data: Prepared, network: Network
 
     state = network.classifier.state_dict()
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    # A copy of the file still says that it is private, so that nobody starts another run from it as a public model.
+    # A copy of the file still says that it is private, so that no other run can start from it as a public model.
     folder.write(_WEIGHTS, lambda path: save_file(weights, path, metadata=PRIVATE), secret=True)
     content = {
         "format": _FORMAT,

@@ -216,7 +216,7 @@ class Settings:
             if item.check is not None and value is not None:
                 item.check(item.name, value)
         if self.epochs is not None and self.num_steps is not None:
-            raise InvalidArgument("epochs", self.epochs, "either epochs or num_steps", "Give one of them")
+            raise InvalidArgument("epochs", self.epochs, "either epochs= or num_steps=", "Give one of them")
         self._check_start()
 
     def _check_start(self) -> None:
@@ -230,7 +230,7 @@ class Settings:
             )
         if self.public is not None and self.start is None:
             raise InvalidArgument(
-                "public", self.public, "no statement unless there is a checkpoint", "Give start, or omit public"
+                "public", self.public, "no statement unless there is a checkpoint", "Give start=, or omit public="
             )
         if self.start is None and (self.replace_head or self.lora is not None):
             raise InvalidArgument(

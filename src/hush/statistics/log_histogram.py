@@ -269,7 +269,7 @@ class ExtremeBins(BoundsRule):
         last_bin = len(least) - 1
         if level == _FALSE_ALARMS[-1] and (top is None) != (from_top is None):
             known = next(end for end in (top, from_top) if end is not None)
-            # One end stands out. The other is at most of the same magnitude, as far as anybody can tell.
+            # One end stands out. The other is at most of the same magnitude, as far as the counts show.
             top, from_top = (max(known, last_bin - known) if end is None else end for end in (top, from_top))
         if top is None or from_top is None:
             return math.nan, math.nan

@@ -149,7 +149,7 @@ class StatisticRequest:
         return Answer(noisy, plan.noise, keys, self.confidence, guarantee, event)
 
     def claim(self, event: Event, epsilon: float, delta: float, method: str) -> tuple[Guarantee, Event]:
-        """Return the guarantee of a release by a mechanism of its own, and its event for accountants."""
+        """Return the guarantee of a release by another mechanism, and its event for accountants."""
         return claim(event, epsilon, delta, method, unit=self.unit, source=self.source)
 
 

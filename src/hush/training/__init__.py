@@ -12,7 +12,7 @@ Choose, by passing a value to `privatize`:
 - sampling: `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`
 - clipping, a `Clipping`: `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`; by groups of parameters: `PerLayer`,
   `ByName`
-- what is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
+- the contribution that is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
 - the privacy unit: `Users`, `UserGroups`; `compare_units` computes which of the two costs less
 - noise over the steps: a `Schedule` of `Curve`s; correlated noise: `Banded`, `BufferedToeplitz`
 - a ball to which the weights are confined: `Ball`

@@ -222,7 +222,7 @@ def test_backup_and_restore(capsys: pytest.CaptureFixture[str], folder: Path) ->
     refusal = refused(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "x", *backup)
     assert "hush ledger restore" in refusal
     assert "new file" in refused(capsys, "backup", "backup.db")
-    assert "would be forgotten" in refused(capsys, "restore", "again.db", *backup)
+    assert "would be lost" in refused(capsys, "restore", "again.db", *backup)
     assert "A row of it records this" in run(capsys, "restore", "again.db", "--head", head, *backup)
     run(capsys, "restore", "forced.db", "--force", *backup)
     run(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "x", "--db", "sqlite:///again.db")

@@ -127,7 +127,7 @@ def test_an_empty_ledger(tmp_path: Path) -> None:
     ledger.budget("patients", epsilon=1, unit="row")
     page = check(page_of(ledger, tmp_path))
     assert "Nothing was charged." in page.text
-    assert "Nobody has been admitted" in page.text
+    assert "No one has been admitted yet" in page.text
 
 
 def test_answers_are_not_in_it(tmp_path: Path) -> None:

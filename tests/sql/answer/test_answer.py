@@ -107,7 +107,7 @@ def test_a_replay_of_an_older_version_has_no_date() -> None:
     del fields["answered"]
     answer = answer_from_json(json.dumps(fields))
     assert answer.answered is None
-    assert "it is of an earlier date" in str(dataclasses.replace(answer, replayed=True))
+    assert "from an earlier date" in str(dataclasses.replace(answer, replayed=True))
 
 
 def test_answers_become_data_frames() -> None:

@@ -160,7 +160,7 @@ def test_intervals_allow_for_what_is_expected_just_beyond(connection: Any) -> No
     text = "SELECT day, COUNT(*) AS n, SUM(price) AS s, AVG(price) AS a FROM meals GROUP BY day"
     answer = meals.sql(text, epsilon=1.0, source=TestSource(3))
     (line,) = [line for line in answer.limits if "allow for" in line]
-    rows = float(line.split("allow for ")[1].split()[0].replace(",", ""))
+    rows = float(line.split("allow for the ")[1].split()[0].replace(",", ""))
     assert rows > 0
     for wide, noise in zip(answer.intervals, answer.noise_intervals, strict=True):
         assert wide["n"] == (noise["n"][0], pytest.approx(noise["n"][1] + rows, abs=0.5))

@@ -69,7 +69,7 @@ class Accountant(ABC):
         appended = plain if count == 1 else SelfComposedEvent(plain, count)
         # Refused here, before anything is run, and not when epsilon is asked for.
         self._checked(appended)
-        # A new value: whoever holds the old accountant keeps what it says.
+        # A new value: holders of the old accountant keep an unchanged one.
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
         result.events = (*self.events, appended)

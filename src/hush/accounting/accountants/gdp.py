@@ -59,7 +59,7 @@ class GdpAccountant(Accountant):
 
     def _loss(self) -> ComposedLoss:
         mu = self.mu
-        # mu-GDP is, by definition, to be no easier to tell apart than N(0, 1) and N(mu, 1).
+        # By definition, mu-GDP means no easier to tell apart than N(0, 1) and N(mu, 1).
         return ComposedLoss([(DominatingPair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
 
     def _epsilon(self, delta: float) -> float:

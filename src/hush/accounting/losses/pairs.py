@@ -225,7 +225,7 @@ def _(event: ev.DiscreteGaussianEvent, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
-    # Integer noise has a profile of its own: it is symmetric, as the noise is.
+    # Integer noise has its own profile, which is symmetric, as the noise is.
     return DominatingPair.symmetric(DiscreteLaplaceProfile(event.scale, change.shift * event.sensitivity))
 
 

@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument
 _MANY_MODELS = 64
 _MIN_STDDEV = 1e-12
 _ROUNDING = 1e-6  # relative error of single precision, or of storing six digits
-_MIN_DISTINCT = 8  # this many matching values are no coincidence
+_MIN_DISTINCT = 8  # this many matching values cannot be a coincidence
 
 
 def lira_online(target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, pooled: bool | None = None) -> Floats:

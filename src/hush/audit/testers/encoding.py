@@ -56,7 +56,7 @@ def _structure(kinds: list[str]) -> str:
     """Return the structure as one line, without the length of a flat sequence whose entries share one type."""
     inner = kinds[1:-1]
     if len(set(inner)) == 1 and not inner[0].startswith(("<", ">")) and kinds[0].startswith("<"):
-        # Otherwise every length would be a type of its own, and no threshold on lengths could be learned.
+        # Otherwise every length would be a separate type, and no threshold on lengths could be learned.
         kinds = [kinds[0], inner[0], "*", kinds[-1]]
     return " ".join(kinds)
 

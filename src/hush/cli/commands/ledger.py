@@ -247,7 +247,7 @@ def _add_evidence(parser: argparse.ArgumentParser) -> None:
     """Add the arguments with evidence of a ledger's earlier state."""
     parser.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
     parser.add_argument("--anchors", metavar="FILE", help="signed heads, which `hush ledger anchor` has written")
-    parser.add_argument("--public-key", metavar="HEX", help="with --anchors: the public key of whoever signed them")
+    parser.add_argument("--public-key", metavar="HEX", help="with --anchors: the public key of the signer")
 
 
 def _evidence(options: argparse.Namespace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ cells of one person hold, only that person's records change:
   numbers, and affects no other cell.
 - **Numbers.** The separator of a file is known from its header, which is public. Where it is a semicolon, numbers may
   have decimal commas: 1.234,5 is read as 1234.5.
-- **Width.** Cells that a record lacks are missing, cells beyond the last column are ignored, and empty lines are no
+- **Width.** Cells that a record lacks are missing, cells beyond the last column are ignored, and empty lines are not
   records.
 
 What no cell can cause, if one of these programs wrote the file, is a quote that is never closed, or text after a
@@ -64,7 +64,7 @@ _LIMIT_LOCK = threading.Lock()  # the limit of a cell's length belongs to the wh
 
 
 class CsvFile:
-    """A CSV file whose header was read, and nothing else.
+    """A CSV file of which only the header has been read.
 
     Attributes:
         path: The file.
@@ -137,7 +137,7 @@ class CsvFile:
 
 
 class _Lines:
-    """The lines of a text, for Python's csv parser. It sees line feeds, and no other line breaks outside quotes."""
+    """The lines of a text, for Python's csv parser. Outside quotes, the parser sees only line feeds as line breaks."""
 
     def __init__(self, blocks: Iterator[str], *, ends_in_returns: bool) -> None:
         """Take the text.

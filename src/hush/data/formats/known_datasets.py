@@ -59,7 +59,7 @@ def _find_cifar(folder: Path) -> Path | None:
 
 
 def _unpack_cifar(folder: Path) -> None:
-    """Unpack the six files of the dataset, and nothing else that the archive may contain."""
+    """Unpack only the six files of the dataset, whatever else the archive contains."""
     wanted = {f"{_CIFAR_FOLDER}/{file}" for file in (*CIFAR_TRAIN, *CIFAR_TEST)}
     with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
         for member in archive:
@@ -150,7 +150,7 @@ def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> Ima
             return dataset.read(folder, name, dataset.classes)
     home = (data_dir or _cache()) / name
     files = ", ".join(remote.name for remote in dataset.remotes)
-    advice = f"Put {files} into {home}, or set data_dir or HUSH_DATA to the folder that has them"
+    advice = f"Put {files} into {home}, or set data_dir= or $HUSH_DATA to the folder that has them"
     if not allow_download:
         raise InvalidArgument("data", name, "its files on this machine, because downloads are turned off", advice)
     for remote in dataset.remotes:

@@ -63,7 +63,7 @@ def check_holdout(holdout: float) -> float:
 
 
 def split_rows(num_rows: int, holdout: float, key: bytes) -> UnitSplit:
-    """Split rows that are each a unit of their own.
+    """Split rows of which each is its own unit.
 
     Args:
         num_rows: The number of rows.

@@ -164,7 +164,7 @@ class PrivateTable:
     Attributes:
         columns: The declared type of each column, by name.
         unit: The column that identifies the privacy unit; or a `Through`, if rows refer to another table that knows it;
-            or ``row`` if there is no such column and each row is a unit of its own. ``row_id`` is then needed.
+            or ``row`` if there is no such column and each row is its own unit. ``row_id`` is then needed.
         time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
         zone: With ``window``: the time zone in which that column is written.
@@ -321,7 +321,7 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
 
 
 def _check_reference(table: PrivateTable, columns: Mapping[str, str]) -> None:
-    """Refuse a reference that is no column, and what a table without a unit column cannot have."""
+    """Refuse a reference that is not a column, and options that require a unit column."""
     assert isinstance(table.unit, Through)
     _existing("unit", table.unit.column, columns)
     if table.time is not None or table.window is not None or table.row_id is not None:

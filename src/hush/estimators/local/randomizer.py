@@ -58,7 +58,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
             none.
         categories: From the position of each categorical column to its categories; public.
         sampled: Number of columns that each row reports. Default: epsilon / 2.5, at least one.
-        budget: Every transform is charged to it; fit is free. It must be a dataset whose relation is replacement.
+        budget: Every transform is charged to it; fit is free. It must be a budget whose relation is replacement.
             Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 

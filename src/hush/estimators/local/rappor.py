@@ -55,8 +55,8 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         one_rate: q, in [0, 1].
         num_bits: Size of the Bloom filter.
         num_hashes: Number of bits that a word sets.
-        num_cohorts: Number of cohorts, each with hashes of its own: words that collide in one do not in another.
-        budget: The first transform after each fit is charged to it. It must be a dataset of users whose relation is
+        num_cohorts: Number of cohorts, each with its own hashes: words that collide in one do not collide in another.
+        budget: The first transform after each fit is charged to it. It must be a budget of users whose relation is
             replacement. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 

@@ -84,7 +84,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         The grid is public (the caller's duty). Steps that learn nothing treat rows one by one, and so do predictions,
         except for the rounding of matrix products (the caller's duty). Steps of pipelines, column transformers and
         unions that learn something are private (checked here). Fits cost what their ``event_`` says for any data, and
-        nobody observes how long a search with ``repetitions`` took (the caller's duty).
+        no one observes how long a search with ``repetitions`` took (the caller's duty).
 
     References:
         McSherry & Talwar 2007 (choice among all settings); Papernot & Steinke 2022, Theorems 2 and 6 (``repetitions``).

@@ -23,7 +23,7 @@ _MAX_SIZE = 1e30  # larger numbers could overflow in sums
 
 @dataclass(frozen=True, slots=True)
 class SearchTable:
-    """Rows and labels. The last row is the placeholder: its values are missing, and its label is no declared class.
+    """Rows and labels. The last row is the placeholder: its values are missing, and its label is not a declared class.
 
     Attributes:
         rows: A data frame or an array.

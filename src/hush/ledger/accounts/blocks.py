@@ -1,6 +1,6 @@
 """Blocks of a budget, and analysts' shares of their budgets.
 
-A block is a disjoint part of the data, such as a month, with a budget of its own. Each unit's rows are in one block, so
+A block is a disjoint part of the data, such as a month, with its own budget. Each unit's rows are in one block, so
 the blocks compose in parallel. That is so where each row is a unit, and where the blocks are periods and the unit is a
 person within a window that no end of a period cuts. All other blocks are refused: a person with rows in twelve of them
 would be protected by the sum of twelve budgets, and not by one.

@@ -171,7 +171,7 @@ def _described(data: str) -> str:
 
 
 def _may_serve(budget: LedgerBudget, row: Entry) -> bool:
-    """Return whether the answer to a charge may be given to whoever asks now."""
+    """Return whether the answer to a charge may be given to the person who asks now."""
     with budget.store.reading() as connection:
         return may_serve(connection, row.author, budget.person.name)
 

@@ -5,7 +5,7 @@ pays for one run. So a process holds the reservation while it works on it, says 
 notes how many states it has stored. Another process may take over once the first one is gone, from a state that is not
 older than the last one that was noted: anything published so far belongs to that state.
 
-A lease keeps honest processes apart. It is no part of the chain of hashes, and changes no budget.
+A lease keeps honest processes apart. It is not part of the hash chain, and changes no budget.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DURATION = 120.0
 _INTERVAL = DURATION / 6
 _MICROSECONDS = 1_000_000
 _LETTING_GO: set[threading.Thread] = set()
-"""Threads of leases that nobody waited for. The next lease of this process does."""
+"""Threads of leases that were not waited for. The next lease of this process does so."""
 
 
 class Lease:
     """The hold of this process on one reservation.
 
-    A thread of its own renews it until `release` is called or the process ends.
+    A separate thread renews it until `release` is called or the process ends.
     """
 
     def __init__(self, store: Store, charge: int, states: int) -> None:
@@ -126,7 +126,7 @@ def idle_seconds(store: Store, connection: sa.Connection, charge: int) -> float 
     row = _row(connection, charge)
     if row is None or not row.holder or _is_dead(row.holder):
         return None
-    # A time in the future comes from a clock that was wrong. It must not block the run for ever.
+    # A time in the future comes from a clock that was wrong. It must not block the run forever.
     seconds: float = abs(store.now(connection) - row.beat) / _MICROSECONDS
     return seconds if seconds < DURATION else None
 

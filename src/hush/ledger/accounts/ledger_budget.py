@@ -333,7 +333,7 @@ class LedgerBudget:
         return spent
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let another process open the same budget, as scikit-learn's ``n_jobs`` needs: a copy is no second budget.
+        """Let another process open the same budget, as scikit-learn's ``n_jobs`` needs: a copy is not a second budget.
 
         A table stays behind: it may be a connection of this process.
         """

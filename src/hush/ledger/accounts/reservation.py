@@ -50,7 +50,7 @@ class Reserved:
         resumed: bool = False,
         is_part: bool = False,
     ) -> None:
-        """Wrap the reserving row. A part of a plan costs nothing of its own."""
+        """Wrap the reserving row. A part of a plan costs nothing extra."""
         self._budget, self.row, self._answer, self._resumed = budget, row, answer, resumed
         self._is_part, self._was_answered = is_part, answer is not None
         self._lease: Lease | None = None
@@ -183,7 +183,7 @@ class Reserved:
                 self.id,
                 "one of which nothing was released",
                 "The run has stored states, and may have published metrics",
-                "Resume the run, commit the reservation, or pass --force (force=True) if nobody has seen anything",
+                "Resume the run, commit the reservation, or pass --force (force=True) if no one has seen its results",
             )
 
     def _begun(self) -> InvalidArgument:

@@ -29,7 +29,7 @@ from hush.ledger.history.records import Finding
 from hush.ledger.storage.entry import Entry
 from hush.ledger.storage.errors import LedgerUnavailable
 
-_PURPOSE = b"hush ledger anchor 1\n"  # a signature under another text, of whatever program, is none of ours
+_PURPOSE = b"hush ledger anchor 1\n"  # a signature over any other text cannot pass as an anchor
 _FIELDS = {"ledger": str, "rows": int, "head": str, "time": int}
 
 

@@ -276,7 +276,7 @@ def _people(replay: LedgerReplay, shown: dict[str, BudgetRecord]) -> Section:
         rows = [[html.name(person), role] for person, role in replay.people.items()]
         body.append(html.table("People", ["Name", "Role"], rows))
     else:
-        body.append(html.tag("p", "Nobody has been admitted: anyone who can write to the database may spend."))
+        body.append(html.tag("p", "No one has been admitted yet: anyone who can write to the database may spend."))
     rows = [
         [html.name(name), html.name(block_name or "all"), html.name(person), *_shared(part)]
         for name, budget in shown.items()

@@ -1,8 +1,8 @@
 """The file of an SQLite ledger, and the addresses and locations that are refused.
 
 SQLite keeps the newest charges in a log beside the file (``-wal``), and finds the log by the file's name. If a file is
-reached by two names, such as a hard link or a mount of the file alone, each name has a log of its own, and each can
-spend the whole budget. Processes on two machines do not share the memory that guards the log.
+reached by two names, such as a hard link or a mount of the file alone, each name has its own log, and each can spend
+the whole budget. Processes on two machines do not share the memory that guards the log.
 
 SQLite's other journals do not help: they also lie beside the file, and undo a transaction that a crash cut off. They
 also wait for the disk twice in every charge, while all other writers wait.

@@ -29,7 +29,7 @@ _WAIT = (
 )
 _LOCK = 0x68757368  # "hush": the key of our advisory lock
 _TURN = 5.0
-"""Seconds to wait for the end of the chain before sessions that block everybody are ended. See `postgres_roles.sql`."""
+"""Seconds to wait for the end of the chain before sessions that block others are ended. See `postgres_roles.sql`."""
 
 
 class Blocked(LedgerUnavailable):

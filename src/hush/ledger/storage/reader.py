@@ -84,7 +84,7 @@ def _opened(path: str) -> sqlite3.Connection:
         return _checked(_connect(path, "immutable=1"))
     if os.path.exists(f"{path}-shm"):
         return _checked(_connect(path, "mode=ro"))
-    return _copied_with_log(path)  # nobody has it open; a crash, or a copy, has left the log
+    return _copied_with_log(path)  # no process has it open; a crash, or a copy, has left the log
 
 
 def _copied_with_log(path: str) -> sqlite3.Connection:

@@ -60,7 +60,7 @@ class Store(ABC):
         self.url = url
         self._process = os.getpid()
         self._engine = self._connected()
-        self._closing = weakref.finalize(self, _dispose, self._engine, self._process)  # if nobody calls `close`
+        self._closing = weakref.finalize(self, _dispose, self._engine, self._process)  # in case `close` is never called
         try:
             self._open()
         except BaseException:

@@ -27,10 +27,10 @@ def solve_epsilon(
 ) -> float:
     """Return an epsilon, at most a thousandth too large, at which the noise is within ``accuracy``.
 
-    This holds for every count, sum and quantile by itself, with the given confidence. Errors are relative: for a count,
-    to ``expected`` rows; for a sum, to ``expected`` rows at the middle of the bounds (or at half their width, if that
-    is more); for the sums inside AVG and VARIANCE, to ``expected`` rows at half the width; for a quantile, the error of
-    its rank is relative to ``expected``.
+    This holds for every count, sum and quantile separately, with the given confidence. Errors are relative: for a
+    count, to ``expected`` rows; for a sum, to ``expected`` rows at the middle of the bounds (or at half their width, if
+    that is more); for the sums inside AVG and VARIANCE, to ``expected`` rows at half the width; for a quantile, the
+    error of its rank is relative to ``expected``.
 
     Args:
         price_at: Prices the query at an epsilon.

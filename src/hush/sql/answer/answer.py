@@ -47,7 +47,7 @@ class QueryAnswer:
         noise_intervals: The same intervals without that allowance: they cover the noise only.
         answered: When the question was first asked; None for answers that older versions stored in a ledger.
         replayed: Whether a ledger returned a stored answer, at no cost.
-        receipt: What the answer cost and what is left of the budget; None without a ledger.
+        receipt: The cost of the answer and the rest of the budget; None without a ledger.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -127,7 +127,7 @@ def answer_query(
     Args:
         query: The query with its noise.
         views: The views on the engine.
-        limits: What the answer says about its limits and bounds.
+        limits: The answer's statements about its limits and bounds.
         left_out: What intervals allow for.
         confidence: The confidence of the intervals.
         source: The random source.

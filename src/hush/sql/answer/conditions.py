@@ -10,7 +10,7 @@ of m rows, a private interval that covers the truth is at least m wide. The foll
   (`intervals`); `QueryAnswer.noise_intervals` do not.
 - Leaving rows out only makes a count smaller, and a sum if no value is below the lower bound. So the lower ends of
   counts cover the true answer in any case.
-- If nobody has more rows than a number that you know (`MostRows`), the noise covers all of them.
+- If no unit has more rows than a number that you know (`MostRows`), the noise covers all of them.
 - What is beyond is estimated from the same noisy histograms that limits and bounds were chosen from, for free. The
   number of units in a level times what such units hold, added up over levels, is what they hold in total. The noise of
   high levels would drown that sum, so it ends at four times a limit.

@@ -9,7 +9,7 @@ intervals of counts and sums are wider by that on the side where it is missing. 
 private bound on what is beyond would be many times as wide as the noise, and none can cover one unit with any number of
 rows (`conditions`). The other side does not move, so the lower end of a count is always valid for the true count.
 
-The stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
+The stated confidence holds for each interval separately. Among rows that were selected by their noisy values (HAVING,
 LIMIT), fewer intervals hold.
 
 | statistic | interval |

@@ -72,7 +72,7 @@ class PriceRequest:
         if self.accuracy is not None:
             if self.epsilon is not None:
                 raise InvalidArgument(
-                    "accuracy", self.accuracy, "None with epsilon=", "Give epsilon or accuracy, not both"
+                    "accuracy", self.accuracy, "None with epsilon=", "Give epsilon= or accuracy=, not both"
                 )
             return
         if self.epsilon is None:

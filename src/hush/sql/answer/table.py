@@ -281,7 +281,7 @@ class Table:
         return replace(answer, receipt=receipt_of(settled[0], answer.guarantee))
 
     def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
-        """Return the limits that a query is given, or its table has, with what is known about the rows of one table."""
+        """Return the limits given for a query or its table, and the known facts about the rows of one table."""
         limits = self.limits_of(first.single_table or "")
         requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         if first.single_table is not None and protected_unit(self._catalog, first) == Unit.example():
@@ -296,9 +296,9 @@ class Table:
         share: float,
         budget: Budget | None,
     ) -> tuple[Choices, ChoicesPlan, PriceRequest]:
-        """Return what is known of a query's limits and bounds, how the rest is chosen, and what the answer may cost.
+        """Return the known limits and bounds of a query, how the rest is chosen, and the budget of the answer.
 
-        What was chosen without a budget, or under another one, is not known: this budget has not paid for it.
+        Choices made without a budget, or under another one, do not count as known: this budget has not paid for them.
         """
         measures = requested.measures(first, gaussian=request.allows_gaussian())
         if not measures and not first.undeclared:
@@ -437,5 +437,5 @@ class Table:
         return plan
 
     def _assumptions(self, plan: QueryPlan) -> tuple[str, ...]:
-        """Return what the engine and the unit assume."""
+        """Return the assumptions of the engine and the unit."""
         return (*self._engine.assumptions, *plan_assumptions(self._catalog, plan))

@@ -40,7 +40,7 @@ def _valid_frame(frame: Any) -> Any:
 
 
 def _is_valid(value: Any) -> bool:
-    """Return whether a value is no text, or one that UTF-8 can hold."""
+    """Return whether a value is not text, or is text that UTF-8 can represent."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:

@@ -52,7 +52,7 @@ class AggregateRequests:
         self._unbounded: dict[Expr, Expr] = {}  # columns without declared bounds, by the column with others
 
     def __call__(self, node: exp.Expr) -> Expr | None:
-        """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
+        """Return the reference to an aggregate's statistic; None if the node is not an aggregate."""
         node = plain_aggregate(self._refuse, node)
         rule = _AGGREGATES.get(type(node))
         if rule is None:

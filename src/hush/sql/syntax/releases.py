@@ -36,7 +36,7 @@ class SumRelease:
     Adding or removing a unit changes the number in at most the plan's ``groups_per_unit`` groups, each time by an
     integer in that range. A unit without rows in a group contributes 0, which is in the range.
 
-    The number of distinct values is no sum over units: several units may have the same value. But the values that
+    The number of distinct values is not a sum over units: several units may have the same value. But the values that
     count are a union of at most ``upper`` values of each unit, so one unit adds 0 to ``upper`` values to it.
 
     Attributes:

@@ -81,7 +81,7 @@ _COMMON = {
     "THEN TRY_CAST({0} AS DATE) END)",
 }
 _DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute")
-# What is no operation of a query: constants, columns of tables, and steps of a plan.
+# Templates that are not operations of a query: constants, columns of tables, and steps of a plan.
 _PLUMBING = {
     "date_literal": "DATE '{0}'",
     "time_literal": "[time] '{0}'",

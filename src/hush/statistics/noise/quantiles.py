@@ -21,8 +21,8 @@ is at most the level's share.
 together. Let T be the largest noisy count among v's siblings behind it, less (1 - q) times the noisy root. With
 S = Z - (1 - q) Z_0, the noise of a node and of the root, P(T > t) <= sum_i P(S > t + m - x_i) for the exact counts x_i
 of at most 15 siblings. The tail of S is convex on the positive side, so the bound is largest if one of them has all m
-rows: P(S > t) + 14 P(S > t + m). A lower limit of m comes from the root, at a share of its own. This test finds data
-that are concentrated in few nodes, among many empty ones whose noise would drown them in a sum.
+rows: P(S > t) + 14 P(S > t + m). A lower limit of m comes from the root, with its own share of the error. This test
+finds data that are concentrated in few nodes, among many empty ones whose noise would drown them in a sum.
 
 References: Hay et al. 2010 (combining parents and children); Drechsler et al. 2022 (intervals for medians by inversion
 of a noisy distribution function). The walk and the second test are our own.
@@ -44,7 +44,7 @@ _ROOT_SHARE = 0.03
 _SUM_SHARES = (0.30, 0.12, 0.05, 0.02)
 _LARGEST_SHARES = (0.18, 0.14, 0.10, 0.06)
 _ROUNDING = (BRANCHING * HEIGHT + 1) / min(LEVEL_UNITS)  # each of a test's noises is rounded, by a unit at most
-_LIKELY = 1.2  # times the scale of a sum is no evidence: its tail is not even computed
+_LIKELY = 1.2  # times the scale of a sum is not evidence: its tail is not even computed
 _BISECTIONS = 40
 _CHILDREN = np.arange(BRANCHING)
 

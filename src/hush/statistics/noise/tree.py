@@ -171,7 +171,7 @@ class NoisyTrees:
         return counts
 
     def _draw(self, level: int, keys: Integers) -> Floats:
-        """Return the noisy counts of the children of nodes that nobody has looked at before."""
+        """Return the noisy counts of the children of nodes that were not looked at before."""
         trees, nodes = np.divmod(keys, BRANCHING**level)
         width = CELLS // BRANCHING ** (level + 1)
         # A tree without rows has the position -1, below all others: its counts are exactly 0.

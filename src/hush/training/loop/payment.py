@@ -41,11 +41,11 @@ class Payment:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee assumes because of how the run was charged."""
+        """The assumptions of the guarantee that follow from how the run was charged."""
         return ("the interrupted run was continued from one of its states only",) if self._resumed else ()
 
     def receipt(self, guarantee: Guarantee) -> Receipt | None:
-        """Return what the run has cost, and what is left of the budget, once it is settled."""
+        """Return the cost of the run and the rest of the budget, once it is settled."""
         return receipt_of(self._reservation, guarantee) if self._settled else None
 
     def refuse_unpaid(self, step: int) -> None:
@@ -94,7 +94,7 @@ class Payment:
         return replace(event, assumptions=(*event.assumptions, *self._assumptions))
 
     def _charges_by_step(self) -> bool:
-        """Return whether every step is an event of its own, so that a run may stop depending on its results."""
+        """Return whether every step is a separate event, so that a run may stop depending on its results."""
         return self._plan.correlated is None and isinstance(self._plan.sampling, (Poisson, FixedSize, Full))
 
 

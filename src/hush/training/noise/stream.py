@@ -65,7 +65,7 @@ class NoiseStream:
         self._next = 0  # the step that the memory is ready for
 
     def __call__(self, step: int) -> Tensor:
-        """Return y_t for t = ``step``, in single precision and in memory of its own: you may change it."""
+        """Return y_t for t = ``step``, in single precision, in memory that you may overwrite."""
         check_count("step", step, minimum=0)
         if not step < self._num_steps:
             raise InvalidArgument(

@@ -70,7 +70,7 @@ class BufferWatch:
     def _checksums(self) -> dict[str, Tensor]:
         """Return the sum of the values and of their squares, for each buffer and each frozen parameter."""
         frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
-        # Two sums in double precision are cheap. A write that keeps both is no accident.
+        # Two sums in double precision are cheap. A write that preserves both cannot be an accident.
         with torch.no_grad():
             flat = [(name, value.detach().double().flatten()) for name, value in (*self._named_buffers(), *frozen)]
             return {name: torch.stack([values.sum(), values.square().sum()]) for name, values in flat}

@@ -102,7 +102,7 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
 def check_calls(engine: GradientEngine) -> None:
     """Compare the recorded calls with a plain loop, on two invented examples (see `invented_calls`).
 
-    The comparison runs beside the training run, with a loss of its own.
+    The comparison does not disturb the training run, and uses its own loss.
     """
     engine.detach()
     try:

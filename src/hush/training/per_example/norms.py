@@ -38,7 +38,7 @@ _LARGEST_INPUT = 1e30
 
 @dataclass(frozen=True, slots=True)
 class SquaredNorms:
-    """Squared norms of per-example gradients in fp64, and what is uncertain about them.
+    """Squared norms of per-example gradients in fp64, with bounds on their uncertainty.
 
     Attributes:
         squares: Squared norms: [B], or [groups, B].

@@ -76,7 +76,7 @@ class Passes:
             with forward_ad.dual_level(), self._hooked(after=_stop_at_padding):
                 for name, param in self.params.items():
                     param.requires_grad_(False)
-                    # In place, so that whoever holds the parameter sees its tangent, which is gone at the level's end.
+                    # In place, so that all holders of the parameter see its tangent, which is gone at the level's end.
                     param.copy_(forward_ad.make_dual(param.detach().clone(), vectors[name]))  # type: ignore[no-untyped-call]
                 # One pass gives all examples' derivatives along the vector: <g_i, v> for each i.
                 values, tangent = forward_ad.unpack_dual(self._run())  # type: ignore[no-untyped-call]

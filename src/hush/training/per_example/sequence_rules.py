@@ -85,7 +85,7 @@ def _projections(
     projected = []
     for number, x in enumerate((query, key, value)):
         rows = (number * width, (number + 1) * width)
-        # A slice is no parameter. `rows` says which rows of the parameter its gradient belongs to.
+        # A slice is not a parameter. `rows` says which rows of the parameter its gradient belongs to.
         weight = separate[number] if shared is None else shared[rows[0] : rows[1]]
         projected.append(
             linear(
@@ -102,7 +102,7 @@ def _projections(
 
 
 def _mask(module: Any, padding: Tensor | None, attention: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return what is added to the scores [B, heads, length, length]: minus infinity where a position is masked."""
+    """Return the mask to add to the scores [B, heads, length, length]: minus infinity where a position is masked."""
     total = None
     for mask, kind in ((padding, "padding"), (attention, "attention")):
         if mask is None:

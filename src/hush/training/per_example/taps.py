@@ -57,7 +57,7 @@ class TapRecorder:
     """Hands out the taps of a batch, and records the uses of parameters.
 
     Attributes:
-        layout: What was recorded for the current batch.
+        layout: The recording of the current batch.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Sampling: decides which units take part in a step, and knows the accounting event of noisy sums over such samples.
 
-A *unit* is what the guarantee protects: an example, or all examples of a user. A `Sampling` answers three questions:
+The guarantee protects a *unit*: an example, or all examples of a user. A `Sampling` answers three questions:
 
 - ``sample``: which units take part in a step? The answer is a function of a secret key and of the step's number, so a
   run can be resumed without storing samples.

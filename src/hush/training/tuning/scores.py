@@ -104,7 +104,7 @@ class Score(ABC):
 
     @abstractmethod
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        """Return what the guarantee of a search assumes about the score."""
+        """Return the assumptions of a search's guarantee about the score."""
 
     @abstractmethod
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:

@@ -1,4 +1,4 @@
-"""A private search under a plan: a secret number of runs, of which only the best is released.
+"""A private search under a plan: runs a secret number of trainings, and releases only the best.
 
 repetitions.draw > [ space.draw > train > score.value ] K times > the best run > Tuned
 """
@@ -43,7 +43,7 @@ class Tuned:
         event: The event of the search, to compose it with others. It is an upper bound: at each Renyi order, the
             largest of the costs of all settings.
         one_run: The guarantee of a single run with the same noise, by the same accountant.
-        receipt: What the search cost and what is left of the budget; None without a ledger.
+        receipt: The cost of the search and the rest of the budget; None without a ledger.
 
     >>> from hush.accounting import GaussianEvent
     >>> from hush.training import Score, plan_tuning
@@ -134,7 +134,7 @@ class TuningPlan:
     ) -> Tuned:
         """Search, and return the best run. `tune` describes the arguments.
 
-        Every call is a search of its own, and costs what `guarantee` says.
+        Every call is a separate search, which costs what `guarantee` states.
         """
         if not callable(train):
             raise InvalidArgument("train", type(train).__name__, "a function of settings and a noise multiplier")

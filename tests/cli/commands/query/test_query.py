@@ -310,7 +310,7 @@ def test_a_replayed_answer_is_told(
     Ledger(url).budget("people", epsilon=3, unit="person")
     charging = ["--epsilon", "1", "--budget", "people", "--db", url]
     assert ask(path, *charging) == 0
-    assert "ledger gave this answer" not in capsys.readouterr().err
+    assert "ledger already had this answer" not in capsys.readouterr().err
     assert ask(path, *charging) == 0
     assert "The ledger already had this answer, from 2" in capsys.readouterr().err
     answer = as_json(capsys, path, *charging)

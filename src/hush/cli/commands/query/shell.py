@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hush.cli.commands.query.flags import add_flags
 from hush.cli.commands.query.history import History, history_file
 from hush.cli.commands.query.printing import print_answer, print_price
 from hush.cli.commands.query.question import arguments_of, preview
 from hush.cli.commands.query.shell_commands import run_command
 from hush.cli.commands.query.statements import first_statement, is_blank
+from hush.cli.messages import in_flags
 from hush.cli.terminal import wrapped
 from hush.errors import HushError
 
@@ -92,7 +94,9 @@ class _Shell:
             paid = " If it was charged, ask again: the same question is not charged twice." if self._is_asking else ""
             return f"\nCancelled.{paid}"
         if isinstance(error, HushError):
-            return f"hush query: {error}"
+            parser = argparse.ArgumentParser()
+            add_flags(parser)
+            return f"hush query: {in_flags(str(error), parser, self._options)}"
         # A bug of ours, whose message may hold data.
         return f"hush query: {type(error).__name__}, whose message is hidden, because it may quote a record"
 

@@ -93,8 +93,8 @@ class Choices:
     """Limits and bounds that were chosen privately.
 
     Attributes:
-        limits: What was chosen by measure.
-        bounds: What was learned by column.
+        limits: The chosen limit of each measure.
+        bounds: The learned bounds of each column.
         paid: The epsilon that this answer pays for the bounds of columns, and for limits (None).
         events: What that costs.
     """
@@ -251,10 +251,10 @@ def stored_charge(
 
 
 def _limits_key(plan: QueryPlan, measures: tuple[Measure, ...]) -> Key:
-    """Return what chosen limits depend on: a query's rows and groups, and what is measured."""
+    """Return the key of chosen limits: a query's rows and groups, and the measure."""
     return (plan.fingerprint(), *measures)
 
 
 def _column_key(plan: QueryPlan, column: Expr) -> Key:
-    """Return what learned bounds depend on: a query's rows, and the column."""
+    """Return the key of learned bounds: a query's rows, and the column."""
     return (plan.rows_fingerprint(), write_expression(column, dialect_named("duckdb")))

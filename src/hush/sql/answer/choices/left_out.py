@@ -9,7 +9,7 @@ from hush.sql.syntax.releases import Quantity, QueryStatistic
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What is expected to be beyond the limits of a query: ``rows``, and ``units`` in groups that do not count."""
+    """The expected excess beyond the limits of a query: ``rows``, and ``units`` in groups that do not count."""
 
     rows: float = 0.0
     units: float = 0.0

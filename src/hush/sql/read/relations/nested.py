@@ -1,6 +1,6 @@
 """Subqueries in conditions: EXISTS, IN and scalar subqueries.
 
-Such a subquery reads public tables only; or it reads rows of the unit that the condition is about, and no others. The
+Such a subquery reads public tables only; or it reads only rows of the unit that the condition is about. The
 plan equates the units itself. A query that does not equate them itself is refused, because its answer would differ from
 what it asks for.
 
@@ -50,7 +50,7 @@ class NestedReader:
     """Translates the subqueries of one condition. It is a hook of a `Translator`: None stands for all other nodes."""
 
     def __init__(self, reader: Reader, scope: Scope, common: Mapping[str, QueryRelation]) -> None:
-        """Take the reader of FROM clauses, and what the condition can name."""
+        """Take the reader of FROM clauses, and the names that the condition can use."""
         self._reader, self._scope, self._common = reader, scope, common
         self._refuse = reader.refuse
 

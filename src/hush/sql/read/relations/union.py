@@ -1,4 +1,4 @@
-"""UNION ALL: the rows of several subqueries, each of which keeps its unit.
+"""UNION ALL: the rows of several subqueries, whose rows keep their units.
 
 A unit may contribute through each part. Contributions are bounded after the union, as they are after a join.
 """
