@@ -224,6 +224,7 @@ def best_of(results: Sequence[AuditResult]) -> AuditResult:
         raise InvalidArgument("results", [], "at least one result")
     for result in results:
         check_instance("results", result, AuditResult)
+        # The best of k bounds is valid only if each of them was corrected for k trials.
         trials = result.details.get("num_trials", 1)
         if not (isinstance(trials, int) and trials >= len(results)) or result.bound is not Bound.LOWER:
             advice = f"Run each audit with num_trials={len(results)} or more", "Credible bounds cannot be combined"
@@ -253,6 +254,7 @@ def _rule_assumptions(rule: ThresholdRule | None) -> tuple[str, ...]:
 
 def _rule_for(method: BoundMethod, threshold: ThresholdRule | None) -> ThresholdRule | None:
     """Return the rule to apply: the caller's, the method's default, or None if the method fixes its guesses."""
+    # A number of guesses fixed beforehand leaves nothing to choose, so no rule applies.
     guesses_fixed = isinstance(method, GuessMethod) and method.num_guesses is not None
     if guesses_fixed and threshold is not None:
         advice = "Leave out num_guesses if a rule should choose"

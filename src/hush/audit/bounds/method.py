@@ -99,6 +99,7 @@ class BoundMethod(ABC):
 @singledispatch
 def apply_rule(rule: ThresholdRule | None, method: BoundMethod, sample: Sample, level: Level) -> MethodBound:
     """Bound epsilon by a method under a threshold rule, or under the method's own fixed guesses if the rule is None."""
+    # Only registered rules are known to correct for their choice.
     if rule is not None:
         raise Unsupported(f"{type(rule).__name__}: not a threshold rule of hush.audit", "Use e.g. Bonferroni()")
     return method.bound_without_rule(sample, level)

@@ -105,6 +105,7 @@ class _TailBound:
         """
         if self.delta_factor == 0:
             return self._binomial_tail(epsilon)
+        # Each term rejects at its own share of the level, so their failure probabilities add up to it.
         by_tail = self._binomial_tail(epsilon) / (1 - _DELTA_SHARE)
         by_delta = self._delta_term(epsilon) / _DELTA_SHARE
         return min(max(by_tail, by_delta), 1.0)
@@ -127,8 +128,10 @@ class _TailBound:
 
 def _largest_rejected(rejects: Callable[[float], bool]) -> float:
     """Return the largest epsilon that a monotone test rejects, rounded down; 0 if it rejects none."""
+    # Not even epsilon = 0 is contradicted, so nothing was shown.
     if not rejects(0.0):
         return 0.0
+    # The test is monotone in epsilon, so doubling brackets the answer and bisection finds it.
     low, high = 0.0, 1.0
     # Invariant: low is rejected and high is not, so low never exceeds the answer.
     while rejects(high):
@@ -186,6 +189,7 @@ class GuessMethod(BoundMethod):
 
     def split(self, sample: Sample, fraction: float, rng: np.random.Generator) -> tuple[Sample, Sample]:
         """Split without looking at the coins, so that the coins of the second part stay fair."""
+        # Split by position only: a split that looked at coins would leave the rest unfair.
         first, second = sample.pooled(fraction, rng)
         if not (first.num_in + first.num_out and second.num_in + second.num_out):
             raise InvalidArgument("fraction", fraction, "a fraction that leaves canaries in both parts")
@@ -242,6 +246,7 @@ class OneRun(GuessMethod):
     def bound_at(self, sample: Sample, threshold: float, level: Level) -> MethodBound:
         """Guess "in" for all scores at or above the threshold. Their number is random, and the bound allows for it."""
         tp, fp = sample.counts(threshold)
+        # The scores decide how many reach the threshold, so the number of guesses is random.
         tail = _TailBound(sample.num_in + sample.num_out, int(tp + fp), int(tp), level.delta)
         lower = _largest_rejected(lambda epsilon: tail.random_guesses(epsilon) <= level.error)
         return _method_bound(sample, int(tp + fp), int(tp), lower, threshold)
@@ -286,6 +291,7 @@ class OneRunFDP(GuessMethod):
         """Bound mu from a fixed number of guesses. The point estimate is the bound at even odds."""
         size = sample.num_in + sample.num_out
         mu = one_run_fdp_mu(size, guesses, correct, significance=level.error)
+        # The point estimate: too high or too low with even odds.
         median_mu = one_run_fdp_mu(size, guesses, correct, significance=max(0.5, level.error))
         lower, point = gdp_epsilon(mu, level.delta), gdp_epsilon(median_mu, level.delta)
         return _method_bound(sample, guesses, correct, lower, mu=mu, point=point)

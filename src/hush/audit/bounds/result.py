@@ -121,6 +121,7 @@ class AuditResult:
         check_instance("bound", self.bound, Bound)
         if self.bound is Bound.UPPER:
             raise InvalidArgument("bound", self.bound.value, "lower or estimate", "An attack cannot cap epsilon")
+        # The point estimate is infinite if the attack made no mistakes.
         if self.epsilon != math.inf:
             check_epsilon("epsilon", self.epsilon)
         check_epsilon("epsilon_lower", self.epsilon_lower)
@@ -218,6 +219,7 @@ class AuditResult:
         # "At least 2" and "at least 1" can both be true.
         if claim.bound is Bound.LOWER:
             raise Unsupported("compare: two lower bounds cannot contradict each other", "Pass the accountant's claim")
+        # An epsilon for a user and one for an example do not bound each other.
         if claim.unit != self.unit:
             raise Unsupported(f"compare: the claim is per {claim.unit}, the audit per {self.unit}")
         if claim.relation is not self.relation:

@@ -56,6 +56,7 @@ def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
     A rule runs its layer without autograd's view of the parameters. So any gradient that autograd itself finds for a
     parameter comes from elsewhere.
     """
+    # Checks run between the forward and the backward pass of a batch.
     assert engine.batch_size is not None
     check_losses(losses, engine.batch_size)
     params = {name: param for name, param in engine.model.named_parameters() if param.requires_grad}
@@ -117,6 +118,7 @@ def check_outputs(model: nn.Module, calls: list[Any], size: int) -> None:
     """Compare a model's outputs for two invented examples with those for each alone."""
     with isolated(model), torch.no_grad():
         for call in comparable_calls(model, calls, size):
+            # Example by example, so that nothing can mix.
             alone = [call.outputs_of(run_call(model, call.example(index))) for index in range(2)]
             _compare_outputs(model, [torch.cat(pair) for pair in zip(*alone, strict=True)], call.outputs)
 
@@ -131,6 +133,7 @@ def _check_call(engine: GradientEngine, call: ComparableCall) -> None:
         other_engine.detach()
     _compare_outputs(model, outputs, call.outputs)
     for backend in {None, engine.backend and "aot_eager"}:  # dynamo's traces are compared, too
+        # Unclipped sums show errors that clipping to one norm would hide.
         fast = _clipped_sum(model, call.arguments, _weighted_outputs(call, 2), _NO_CLIPPING, backend, 2)
         try:
             plain = _looped_sum(model, call.arguments, _weighted_outputs(call, 1), _NO_CLIPPING, 2)
@@ -287,6 +290,7 @@ def _compare(fast: ClippedSum, plain: ClippedSum, tolerance: float) -> None:
     wrong = []
     for name, value in plain.gradients.items():
         other = fast.gradients.get(name, torch.zeros_like(value))
+        # Written so that NaN fails.
         if not float((other - value).abs().max()) <= tolerance * max(largest, 1e-12):
             wrong.append(name)
     if wrong:

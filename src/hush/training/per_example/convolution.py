@@ -42,6 +42,7 @@ class ConvShape:
 
     def backward(self, g: Tensor, x: Tensor, weight: Tensor, *, of_input: bool) -> Tensor:
         """Return the gradient of the input, or of the weight, summed over the examples."""
+        # Only transposed convolutions pad their outputs.
         no_output_padding = [0] * len(self.stride)
         gradients = torch.ops.aten.convolution_backward(
             g,
