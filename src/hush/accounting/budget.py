@@ -132,7 +132,7 @@ class Cap:
     Attributes:
         epsilon: The epsilon of the guarantee.
         delta: The delta of the guarantee.
-        unit: What is protected.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         order: The Renyi order. By default the lowest one that allows nearly as many small Gaussian releases as the
             best: at high orders, sampled releases with little noise cost too much. None if delta is 0: then only the

@@ -40,7 +40,7 @@ def add_declarations(group: Any, schema_help: str) -> None:
 
 
 def schema_of(options: argparse.Namespace) -> Schema | None:
-    """Return what the schema file and the flags declare together; None if they declare nothing."""
+    """Return the combined declarations of schema file and flags; None without any."""
     schema = Schema() if options.schema is None else Schema.load(options.schema)
     columns: dict[str, Numeric | Category | Text | Ignore] = {}
     for name, (lower, upper) in parse_bounds(options.bounds or ()).items():

@@ -28,7 +28,7 @@ def plot_plan(epochs: Sequence[Mapping[str, float]], guarantee: Guarantee, path:
 
     Args:
         epochs: The rows of a plan: ``epoch``, ``epsilon`` and ``rdp_epsilon``.
-        guarantee: What the whole training guarantees; drawn as a dashed line.
+        guarantee: The guarantee of the whole training; drawn as a dashed line.
         path: The file to write.
     """
     series = [

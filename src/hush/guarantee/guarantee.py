@@ -43,7 +43,7 @@ class Guarantee:
             promises nothing. A lower bound must be finite: infinity would be the strongest possible claim, and is
             usually an overflow.
         delta: The additive slack at which epsilon holds, in [0, 1).
-        unit: What is protected.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         bound: Which side of the true epsilon the claim is on.
         method: How epsilon was computed, in a few words, such as "privacy loss distribution".

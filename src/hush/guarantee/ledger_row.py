@@ -28,7 +28,7 @@ class LedgerRow:
 
     @classmethod
     def from_dict(cls, values: Any) -> LedgerRow | None:
-        """Return what `to_dict` has written; None for None."""
+        """Restore what `to_dict` wrote; None for None."""
         if values is None:
             return None
         if not isinstance(values, dict) or set(values) != {"budget", "row", "hash"}:

@@ -84,7 +84,7 @@ class Mechanism(ABC):
 
     Attributes:
         relation: How neighbouring datasets differ. The sensitivity refers to this relation.
-        unit: What is protected.
+        unit: The privacy unit.
         budget: Every release is charged to it, such as ``hush.Ledger(...).budget(...)``, before noise is drawn; a
             session is charged when it starts. With None, nothing is charged.
         event: The event of one release, for an accountant of the same relation.

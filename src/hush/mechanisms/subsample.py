@@ -209,7 +209,7 @@ class SubsampleAggregate(Mechanism):
             epsilon: The epsilon of the aggregate.
             bounds: Public bounds, to which results are clamped.
             relation: How neighbouring datasets differ.
-            unit: What is protected.
+            unit: The privacy unit.
         """
         rule = MeanOfResults(epsilon=epsilon, bounds=bounds)
         return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
@@ -235,7 +235,7 @@ class SubsampleAggregate(Mechanism):
             bounds: Public bounds, to which results are clamped.
             delta: The delta of the aggregate: 0 for the noise of `SmoothCauchy`, more for that of `SmoothLaplace`.
             relation: How neighbouring datasets differ.
-            unit: What is protected.
+            unit: The privacy unit.
         """
         rule = MedianOfResults(epsilon=epsilon, bounds=bounds, delta=delta)
         return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
@@ -259,7 +259,7 @@ class SubsampleAggregate(Mechanism):
             epsilon: The epsilon of the aggregate.
             values: The possible results. Others are not counted.
             relation: How neighbouring datasets differ.
-            unit: What is protected.
+            unit: The privacy unit.
         """
         rule = MostCommonResult(epsilon=epsilon, values=values)
         return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)

@@ -90,7 +90,7 @@ class _NoiseLaw(Enum):
 
 
 class _Form(Enum):
-    """How noise is an integer: its distribution is discrete, or it is the floor of a real variable."""
+    """The way in which noise is an integer: its distribution is discrete, or it is the floor of a real variable."""
 
     DISCRETE = auto()
     FLOORED = auto()

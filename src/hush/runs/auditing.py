@@ -59,7 +59,7 @@ class _Retraining:
         data: The data of the run.
         features: The features of all rows that are trained on.
         unit_of_row: The unit of each row, numbered from 0.
-        device: Where to train.
+        device: The device to train on.
     """
 
     plan: RunPlan
@@ -75,7 +75,7 @@ class _Retraining:
 
     @property
     def num_units(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return int(self.unit_of_row.max()) + 1
 
 

@@ -57,7 +57,7 @@ def completed(
         num_all_units: The number of all units, including held-out ones, because delta has to protect all of them.
         rows_are_units: Whether each row is its own privacy unit.
         learns: Whether anything has to be learned because it was not declared.
-        device: Where to train.
+        device: The device to train on.
     """
     batch_size = settings.batch_size or min(num_units, max(num_units // _UNITS_PER_BATCH_UNIT, _SMALLEST_BATCH))
     if batch_size > num_units:
@@ -132,7 +132,7 @@ def draft_training(
     Args:
         settings: The settings, with a value for each that was left out.
         num_units: How many units are trained on.
-        unit: What is protected.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         group_size: How many of the sampled units a protected unit stands for; see `hush.training.UserGroups`.
     """
@@ -193,11 +193,11 @@ def draft_plan(
     """Return the plan of a run with these settings, with a noise multiplier of 1, without its data.
 
     Args:
-        settings: What is asked for. The model and the learning rate do not matter here.
+        settings: The settings of the run. The model and the learning rate do not matter here.
         num_units: How many units are trained on.
         num_held_out: How many units are held out for private metrics.
-        undeclared: What has to be learned; None if everything is declared.
-        unit: What is protected.
+        undeclared: The things that have to be learned; None if everything is declared.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         group_size: How many of the sampled units a protected unit stands for.
     """

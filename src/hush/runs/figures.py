@@ -50,7 +50,7 @@ class Measurer:
         groups: The declared, public values of each column whose groups are compared.
         noise: The noise multiplier of all metrics together; None if they are exact.
         num_points: How often accuracy is measured during training.
-        source: Where the noise comes from.
+        source: The source of the noise.
         rows: Which rows count: one for each unit, with a known class.
 
     Guarantee:

@@ -70,7 +70,7 @@ def train(
     """Train a private model in a new folder.
 
     Args:
-        settings: What to do.
+        settings: The settings of the run.
         output: The folder; it must be new or empty.
         progress: Follows the run; without it, nothing is shown.
         source: The source of secret keys; a TestSource in tests.

@@ -185,7 +185,7 @@ def command_words(settings: DataclassInstance, command: str, *, schema: Path | N
     """Return the arguments with which a command has the same settings.
 
     Args:
-        settings: What to write down.
+        settings: The settings to write.
         command: The command; options that it does not have are left out.
         schema: The path of the stored declarations, which are too long for a command line.
     """

@@ -69,10 +69,10 @@ class Outcome:
         path: Its folder.
         accuracy: The held-out accuracy; None if nothing was held out, or too little for a measurement through the
             noise.
-        guarantee: What the run guarantees.
+        guarantee: The guarantee of the run.
         noise_multiplier: The noise multiplier of training.
         model: The trained network, from inputs as `hush.data.transform` makes them to one logit for each class.
-        receipt: What the run cost and what is left of the budget; None without a ledger.
+        receipt: The cost of the run and the rest of the budget; None without a ledger.
 
     >>> outcome = Outcome(Path("run"), 0.93, Guarantee(epsilon=3.0, delta=1e-5), 1.2, nn.Identity())
     >>> outcome.accuracy, outcome.guarantee.epsilon
@@ -95,7 +95,7 @@ class Trained:
         network: The network, in evaluation mode.
         schema: The schema that turns data into inputs.
         classes: The names of the classes.
-        guarantee: What the run guarantees.
+        guarantee: The guarantee of the run.
 
     >>> from hush.data import Numeric
     >>> from hush.runs.networks import build_network
@@ -211,7 +211,7 @@ def publish(
         plan: The plan of the run.
         data: The data of the run.
         network: The trained network.
-        guarantee: What the run guarantees.
+        guarantee: The guarantee of the run.
         budget: How the budget was spent.
         resumed: How often the run was resumed.
         more: More rows of the report's table of settings.
@@ -340,7 +340,7 @@ def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
 
 
 def _diagnostics(folder: Folder) -> dict[str, Any]:
-    """Return what was recorded about gradients and losses. It is not private; the report frames it."""
+    """Return the records of gradients and losses. It is not private; the report frames it."""
     rows = folder.rows("not-private.jsonl")
     clipped = [(row["step"], row["clipped_fraction"]) for row in rows]
     return {

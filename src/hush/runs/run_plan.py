@@ -43,8 +43,8 @@ class RunPlan:
     Attributes:
         settings: The settings, with a value for each that was left out.
         training: The plan that draws the noise of training.
-        learning: What learning bounds, values and classes costs the training units; None if all are declared.
-        evaluation: What the held-out metrics cost the held-out units; None if the metrics are exact, or there are none.
+        learning: The cost of learning bounds, values and classes, for training units; None if all are declared.
+        evaluation: The cost of the held-out metrics, for held-out units; None if there are none, or they are exact.
         assumptions: The assumptions of the guarantee, besides those of the training plan.
 
     >>> from hush.runs.draft import draft_plan

@@ -69,7 +69,7 @@ def tune(
         output: The folder; it must be new or empty.
         mean_runs: How many runs there are on average. Their number is random and secret.
         progress: Follows the search; without it, nothing is shown. How far the search has come is secret.
-        source: Where secret keys come from; for tests, a TestSource.
+        source: The source of secret keys; a TestSource in tests.
         budget: The budget to charge, such as a ledger's; reserved before the search starts.
 
     Returns:
@@ -125,7 +125,7 @@ class _PlannedSearch:
     Attributes:
         outline: The public numbers.
         plans: The plan of each run that the search may make, by its choice of settings.
-        reserve: What is left for learning and for the held-out metrics.
+        reserve: The share left for learning and for the held-out metrics.
         search: The search.
     """
 
@@ -273,7 +273,7 @@ class _TuningJob:
         return QualifiedEvent(event, search.relation, search.unit, self._assumptions(planned.outline))
 
     def _assumptions(self, outline: Outline) -> tuple[str, ...]:
-        """Return what preparing the data and the keys assume."""
+        """Return the assumptions of the prepared data and of the keys."""
         return (*assumptions_of(outline), COUNTS_ARE_PUBLIC, *self._key_assumptions)
 
     def _compute_features(self, plans: Mapping[str, RunPlan], data: Prepared) -> None:

@@ -46,7 +46,7 @@ class Accountant(ABC):
 
     Args:
         relation: How neighbouring datasets differ.
-        unit: What is protected; by default an example.
+        unit: The privacy unit; by default an example.
     """
 
     method: str

@@ -36,7 +36,7 @@ class PldAccountant(Accountant):
 
     Args:
         relation: How neighbouring datasets differ.
-        unit: What is protected; by default an example.
+        unit: The privacy unit; by default an example.
         accuracy: The relative error of epsilon to aim for, between 1e-8 and 0.1.
 
     Guarantee:

@@ -24,7 +24,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Verdict(StrEnum):
-    """What an audit says about a claim.
+    """The verdict of an audit on a claim.
 
     >>> from hush.audit import epsilon_from_counts
     >>> epsilon_from_counts(90, 100, 10, 100).compare(0.1).verdict is Verdict.VIOLATED
@@ -96,7 +96,7 @@ class AuditResult:
         delta: The delta at which epsilon is bounded.
         mu_lower: A lower bound on mu of Gaussian differential privacy, if the method has one.
         details: The numbers behind the bound: counts, the threshold, the number of trials corrected for.
-        assumptions: What must hold and was not checked, one sentence each.
+        assumptions: Conditions that must hold and were not checked, one sentence each.
         bound: `Bound.LOWER`, or `Bound.ESTIMATE` if this is not a confidence bound.
         unit: The privacy unit in which the audit's two datasets differ.
         relation: The neighbouring relation between them.

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
-    """Return what one accountant says about an event, or why it refuses it."""
+    """Return the result of one accountant for an event, or the reason for its refusal."""
     try:
         accountant = empty.compose(event)
     except Unsupported as error:

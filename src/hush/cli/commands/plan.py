@@ -99,7 +99,7 @@ class PlannedTraining:
     Attributes:
         run: The plan of the run.
         target_epsilon: The requested epsilon; None if the noise was given.
-        guarantee: What the run guarantees, by privacy loss distributions.
+        guarantee: The guarantee of the run, by privacy loss distributions.
         rdp_epsilon: The epsilon that Renyi accounting states for it; infinite if it states none.
         rdp_noise_multiplier: The noise that the target needs by Renyi accounting; None if there is no target.
         epochs: Rows with ``epoch``, ``step``, ``epsilon`` and ``rdp_epsilon``.

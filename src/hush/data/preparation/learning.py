@@ -74,11 +74,11 @@ class Learn:
             raise InvalidArgument("delta", self.delta, "a number in [1e-100, 0.5)")
 
     def event(self) -> Event:
-        """Return what learning costs per unit, under add-or-remove."""
+        """Return the cost of learning per unit, under add-or-remove."""
         return ComposedEvent((self.bounds_event(), ApproximateDPEvent(0.0, self.delta)))
 
     def bounds_event(self) -> Event:
-        """Return what learning costs if all values and classes are declared, so that only bounds are learned."""
+        """Return the cost of learning if all values and classes are declared, so that only bounds are learned."""
         return GaussianEvent(self.noise_multiplier)
 
 

@@ -53,7 +53,7 @@ def needs_learning(
     Args:
         data: From `open_data`.
         target: The column to predict; images have labels instead.
-        schema: What you declare.
+        schema: Your declarations.
         unit: The column with the privacy unit of each row.
         groups: Columns by which accuracy will be compared.
     """

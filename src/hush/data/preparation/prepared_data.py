@@ -57,9 +57,9 @@ class Outline:
         rows_are_units: Whether each row is its own privacy unit.
         image_shape: The shape of an image; None for tables.
         test_is_public: Whether the test part is that of a known public dataset.
-        event: What learning costs, for an accountant under add-or-remove with the same unit; None if nothing is
+        event: The cost of learning, for an accountant under add-or-remove with the same unit; None if nothing is
             learned.
-        assumptions: What the guarantee assumes.
+        assumptions: The assumptions of the guarantee.
         group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
     """
 
@@ -91,10 +91,10 @@ class Prepared:
         test: The examples that were held out, or the test part of the dataset.
         classes: The names of the classes, in the order of the targets.
         shape: The shape of one input.
-        learned: What was learned, in sentences.
+        learned: The results of learning, in sentences.
         schema: The complete schema. `transform` applies it to other data.
         public_facts: The assumptions that say what is public.
-        outline: What was known before anything was learned.
+        outline: The facts that were known before anything was learned.
     """
 
     train: Examples
@@ -108,7 +108,7 @@ class Prepared:
 
     @property
     def event(self) -> Event | None:
-        """What learning cost, for an accountant under add-or-remove with the same unit; None if nothing was learned."""
+        """The cost of learning, for accountants under add-or-remove with the same unit; None without learning."""
         return self.outline.event
 
     @property
@@ -118,7 +118,7 @@ class Prepared:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee assumes."""
+        """The assumptions of the guarantee."""
         return self.outline.assumptions
 
     @property
@@ -144,7 +144,7 @@ def prepare(
     Args:
         data: From `open_data`.
         target: The column to predict; images have labels instead.
-        schema: What you declare.
+        schema: Your declarations.
         unit: The column with the privacy unit of each row. If omitted, each row is its own unit.
         groups: Columns by which accuracy will be compared.
         holdout: The share of units that is held out; not used if the data have a test part.

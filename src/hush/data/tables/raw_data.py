@@ -106,8 +106,8 @@ class ImageData(RawData):
             classes: The existing labels if they are public.
             public_test: Whether the test part is that of a known public dataset.
             full_range: The range of pixel values; None if it follows from their type.
-            public_facts: What is taken to be public, besides the number, size and type of the images.
-            assumptions: What else is assumed.
+            public_facts: Facts treated as public, besides the number, size and type of the images.
+            assumptions: Further assumptions.
         """
         self.name = name
         self.classes = classes

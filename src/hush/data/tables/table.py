@@ -207,7 +207,7 @@ class TableData(RawData):
             columns: The names of the columns.
             types: Their declared types; ``UNTYPED`` if the file declares none.
             fill: Creates a temporary table of this name, with the columns c0, c1, ..., on a DuckDB connection.
-            assumptions: What is assumed about files of this kind, besides what holds for all tables.
+            assumptions: Assumptions about files of this kind, besides what holds for all tables.
             file: The file itself, if DuckDB can read it where it is.
         """
         self.name = name

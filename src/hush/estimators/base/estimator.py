@@ -176,7 +176,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
 
         Args:
             event: The release, for accountants.
-            assumptions: What the guarantee rests on beyond the relation and the unit.
+            assumptions: The assumptions of the guarantee beyond relation and unit.
             spent: (epsilon, delta) of the guarantee, if they differ from the parameters.
         """
         guarantee, qualified = self._guarantee_and_event(event, assumptions, spent)

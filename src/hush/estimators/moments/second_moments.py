@@ -73,7 +73,7 @@ class SecondMomentsMethod(ABC):
     Attributes:
         needs_delta: Whether delta must be above 0.
         needs_center: Whether the rows need a public centre.
-        assumptions: What the guarantee rests on beyond exact arithmetic.
+        assumptions: The assumptions of the guarantee beyond exact arithmetic.
     """
 
     needs_delta = True

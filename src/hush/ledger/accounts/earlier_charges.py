@@ -77,7 +77,7 @@ def same_event(stored: str | None, asked: str) -> bool:
 
 
 def _terms(content: Any) -> Any:
-    """Return what an event's JSON says, without the assumptions of qualified events."""
+    """Return the content of an event's JSON, without the assumptions of qualified events."""
     if isinstance(content, list):
         return [_terms(part) for part in content]
     if not isinstance(content, dict):
@@ -141,7 +141,7 @@ def stored_details(charge: Charge) -> dict[str, Any]:
 
 
 def stored_data(row: Entry) -> str:
-    """Return what identified the data of a row's release; empty if the row does not say."""
+    """Return the identity of the data of a row's release; empty if the row does not state it."""
     return str(json.loads(row.details).get("data", ""))
 
 

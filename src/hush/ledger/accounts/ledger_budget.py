@@ -139,7 +139,7 @@ class LedgerBudget:
         Args:
             events: The events of the releases, such as ``people.price(...).event`` or a training plan's ``event()``.
             delta: The delta at which the plan's epsilon is claimed.
-            purpose: What the plan is for.
+            purpose: The purpose of the plan.
         """
         return reserve_whole(self, events, delta, purpose)
 
@@ -228,11 +228,11 @@ class LedgerBudget:
         return min(status.left for status in self.status())
 
     def state(self) -> str:
-        """Return what is spent and what is left, in words."""
+        """Return the amounts spent and left, in words."""
         return self.receipt(Entry(kind=""), 0.0, 0.0).state
 
     def receipt(self, row: Entry, epsilon: float, delta: float) -> Receipt:
-        """Return what a row has charged, and what is left."""
+        """Return the receipt of a row."""
         statuses = self._charged_blocks()
         return Receipt(
             budget=self.name,

@@ -62,7 +62,7 @@ class Reserved:
 
     @property
     def event(self) -> Event:
-        """What was reserved."""
+        """The reserved event."""
         return Event.from_json(self.row.event or "")
 
     @property
@@ -97,7 +97,7 @@ class Reserved:
             return idle_seconds(self._budget.store, connection, self.row.id)
 
     def receipt(self, epsilon: float, delta: float) -> Receipt:
-        """Return what this charge has cost, and what is left. A release that was paid for before costs nothing."""
+        """Return the receipt of this charge. A release that was paid for before costs nothing."""
         return self._budget.receipt(
             self.row, *((0.0, 0.0) if self._was_answered or self._is_part else (epsilon, delta))
         )
@@ -106,7 +106,7 @@ class Reserved:
         """Record that the release happened.
 
         Args:
-            event: What was run, if it is less than what was reserved. The difference is refunded.
+            event: The event that was run, if it is less than the reserved one. The difference is refunded.
             answer: The released answer, to return when the same question is asked again.
         """
         change = Cost()

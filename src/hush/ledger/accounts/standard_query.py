@@ -59,7 +59,7 @@ def standard_query(cap: Cap) -> StandardQuery:
 
 
 def _plus(spent: Cost, cost: Cost, number: int) -> Cost:
-    """Return what is spent after a number of further queries."""
+    """Return the cost after a number of further queries."""
     return spent + Cost(
         renyi=number * cost.renyi,
         pure=number * cost.pure,

@@ -95,7 +95,7 @@ def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[
 
 
 def _spent_tile(name: str, budget: BudgetRecord) -> Html:
-    """Return what is spent of a budget, in the block where it is most."""
+    """Return the amount spent of a budget, in the block where it is largest."""
     cap = budget.cap
     epsilon = max((cap.spent_epsilon(block.budget.spent) for block in budget.blocks.values()), default=0.0)
     left = min((standard_query(cap).left(block.budget.spent) for block in budget.blocks.values()), default=WHOLE)

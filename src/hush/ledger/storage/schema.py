@@ -88,7 +88,7 @@ terms = sa.Table(
     sa.Column("fingerprint", sa.Text, unique=True),
     sa.Column("details", sa.Text, nullable=False),
 )
-"""What each budget promises, and to whom."""
+"""The promise of each budget, and the unit that it protects."""
 
 budgets = sa.Table(
     "hush_budgets",
@@ -107,7 +107,7 @@ budgets = sa.Table(
     ),
     sa.CheckConstraint("renyi >= 0 AND pure >= 0 AND unbounded >= 0 AND delta >= 0", name="hush_not_negative"),
 )
-"""What is spent of each block's budget: the sum of its entries."""
+"""The amount spent of each block's budget: the sum of its entries."""
 
 people = sa.Table(
     "hush_people",
@@ -145,7 +145,7 @@ leases = sa.Table(
     sa.Column("beat", sa.BigInteger, nullable=False),
     sa.Column("states", sa.BigInteger, nullable=False),
 )
-"""Which process works on a pending reservation, when it last said so, and how many states it has stored.
+"""The process that works on a pending reservation, its last sign of life, and how many states it has stored.
 
 Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
 """

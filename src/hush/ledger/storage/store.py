@@ -53,7 +53,7 @@ class Store(ABC):
     """
 
     after_append: Callable[[Entry], None] | None = None
-    """What is done with each new row once it is on disk, before its caller goes on."""
+    """Actions on each new row once it is on disk, before its caller continues."""
 
     def __init__(self, url: sa.URL) -> None:
         """Connect, and create or migrate the tables."""

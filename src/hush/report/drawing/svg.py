@@ -97,7 +97,7 @@ def lines(
 
     Args:
         series: At least one line with at least one point.
-        title: What the plot shows.
+        title: The title of the plot.
         description: A description for screen readers.
         across: The name of the horizontal axis.
         up: The name of the vertical axis.
@@ -125,7 +125,7 @@ def dots(rows: Sequence[Row | None], *, title: str, description: str, across: st
 
     Args:
         rows: Figures in percent; None stands for rows that are left out.
-        title: What the plot shows.
+        title: The title of the plot.
         description: A description for screen readers.
         across: The name of the axis.
         gap: What to write at the bracket from the smallest to the largest; without it there is none.
@@ -179,7 +179,7 @@ def reliability(
 
     Args:
         bins: Confidence, accuracy (percent) and share (of one) of each bin.
-        title: What the plot shows.
+        title: The title of the plot.
         description: A description for screen readers.
         across: The name of the horizontal axis.
         up: The name of the vertical axis.

@@ -30,7 +30,7 @@ _SHORTEST_KEY = 32
 _CHUNK = 1 << 20
 
 Identity = Mapping[str, str]
-"""Where data are (``where``, for people), their ``version``, and when they were ``changed``, if that is known."""
+"""The location of data (``where``, for people), their ``version``, and when they were ``changed``, if known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class DuckDBEngine:
         return "rowid", "BIGINT"
 
     def identity(self, table: str) -> Identity | None:
-        """Return what identifies a file, or a table in a database that is a file; None for data in memory and views."""
+        """Return the identity of a file, or of a table in a database file; None for data in memory and views."""
         path = self._paths.get(table)
         if path is not None:
             return file_identity(path)

@@ -197,6 +197,6 @@ def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: byt
 
 
 def _signature(plan: QueryPlan, release: SumRelease) -> tuple[Any, ...]:
-    """Return what a release computes, independent of the numbering of a plan's values."""
+    """Return the computation of a release, independent of the numbering of a plan's values."""
     value: Sequence[Any] = () if release.value is None else (plan.values[release.value],)
     return (release.quantity, release.grid, release.lower, release.upper, *value)

@@ -127,7 +127,7 @@ class NoisePlan:
         noise: The kind of noise.
         blocks: The blocks of columns, in the order of the columns.
         block_scales: For each block, the Laplace scale or the standard deviation, in units of the totals.
-        event: What releasing the totals costs.
+        event: The cost of releasing the totals.
     """
 
     noise: NoiseKind

@@ -108,7 +108,7 @@ class SelectionPlan(ABC):
     """A selection with its numbers.
 
     Attributes:
-        event: What the selection costs.
+        event: The cost of the selection.
     """
 
     event: Event

@@ -82,7 +82,7 @@ def privatize(
         correlated: How noise is correlated over the steps, such as ``BufferedToeplitz()`` with ``InOrder(512)``.
         projection: A ball that the weights are projected onto after every step.
         relation: The neighbouring relation. By default, the first one that the sampling is proven for.
-        unit: What is protected. By default an example. For users, pass the name of a column with ids, an array of ids,
+        unit: The privacy unit. By default an example. For users, pass the name of a column with ids, an array of ids,
             or `Users` or `UserGroups` with more options. A `Unit` names what one example stands for.
         starts_from: The public phase that the weights come from, as `pretrain` returns it. It costs nothing.
         compile: Whether to use torch.compile for the model and the clipping, or a backend for it. By default, on GPUs

@@ -88,7 +88,7 @@ class Payment:
             self._reservation.commit()
 
     def _event(self, num_steps: int) -> QualifiedEvent:
-        """Return what so many steps are, with the assumptions of the run's keys."""
+        """Return the event of this many steps, with the assumptions of the run's keys."""
         event = self._plan.event(num_steps)
         assert isinstance(event, QualifiedEvent)
         return replace(event, assumptions=(*event.assumptions, *self._assumptions))

@@ -93,7 +93,7 @@ class ParameterUses:
 
 @dataclass(frozen=True, slots=True)
 class ClipTargets:
-    """How to clip.
+    """The way to clip.
 
     Attributes:
         clipping: The kind of clipping.

@@ -26,7 +26,7 @@ _MAX_COPIED_GPU = 1 << 25  # elements of patches to copy at once on a GPU
 
 @dataclass(frozen=True, slots=True)
 class ConvShape:
-    """What defines a convolution, apart from its weight's values.
+    """The shape of a convolution: everything that defines it, except the values of its weight.
 
     Attributes:
         stride, padding, dilation: One number for each spatial dimension. Padding is with zeros.

@@ -45,7 +45,7 @@ class Sampling(ABC):
     Attributes:
         relations: The neighbouring relations for which the event is proven; the first one is the default.
         how: The sampling, for the ``method`` of a guarantee.
-        assumption: What a guarantee assumes about the sampling's parameters.
+        assumption: The assumption of a guarantee about the sampling's parameters.
         varies: Whether batch sizes may follow a schedule.
         keeps_places: Whether a unit's position in a batch is independent of the other units' data.
     """

@@ -108,7 +108,7 @@ def tune(
         delta: The delta of the whole search.
         repetitions: The distribution of the number of runs. By default `Repetitions.logarithmic` with a mean of 10.
         relation: The neighbouring relation. By default, that of the plans that ``cost`` returns.
-        unit: What is protected. By default, the unit of those plans.
+        unit: The privacy unit. By default, the unit of those plans.
         source: The random source; for tests, a TestSource.
         progress: Whether to show, on the error stream, that the search is running. Its progress is secret.
         budget: The budget that the search is charged to, such as a ledger's. The whole cost is reserved before

@@ -32,7 +32,7 @@ class Candidate:
 
     Attributes:
         score: The score; the largest wins. NaN and infinities lose to every number.
-        result: What is released if the run wins: a model, or the run itself.
+        result: The result to release if the run wins: a model, or the run itself.
 
     >>> Candidate(score=0.9, result="model").score
     0.9
@@ -48,7 +48,7 @@ class HeldOutAnswers:
 
     Attributes:
         correct: For each held-out example, whether the answer was right; or how good it was, from 0 to 1.
-        result: What is released if the run wins: a model, or the run itself.
+        result: The result to release if the run wins: a model, or the run itself.
         units: If users are protected, the user of each held-out example. A user counts once, with the mean.
 
     >>> HeldOutAnswers(correct=[True, False, True], result="model").correct
@@ -77,7 +77,7 @@ class Score(ABC):
         """Compare runs on public data. It costs nothing; the guarantee states your reason.
 
         Args:
-            reason: Which data it is, and why it is public. Your statement; hush cannot check it.
+            reason: Your statement of which data it is and why it is public; hush cannot check it.
         """
         return PublicScore(reason)
 
@@ -116,7 +116,7 @@ class PublicScore(Score):
     """Runs are compared on public data. It costs nothing; the guarantee states your reason.
 
     Attributes:
-        reason: Which data it is, and why it is public. Your statement; hush cannot check it.
+        reason: Your statement of which data it is and why it is public; hush cannot check it.
     """
 
     reason: str

@@ -37,7 +37,7 @@ class Tuned:
     Attributes:
         settings: The settings of the best run; None if there was no run, which only `Repetitions.poisson` allows.
         score: Its score, as private as the guarantee says. Minus infinity if all runs failed; None without a run.
-        result: What the run returned; None if it failed.
+        result: The result of the run; None if it failed.
         noise_multiplier: The noise that the run was given.
         guarantee: The guarantee of the whole search.
         event: The event of the search, to compose it with others. It is an upper bound: at each Renyi order, the
@@ -89,8 +89,8 @@ class TuningPlan:
         score_noise: The noise on a run's score, if any.
         delta: The delta of the guarantee.
         relation: The neighbouring relation of the guarantee.
-        unit: What the guarantee protects.
-        assumptions: What the guarantee assumes.
+        unit: The privacy unit.
+        assumptions: The assumptions of the guarantee.
 
     >>> from hush.accounting import GaussianEvent
     >>> from hush.training import Score, plan_tuning

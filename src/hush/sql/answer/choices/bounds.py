@@ -69,7 +69,7 @@ class BoundsPlan:
 
     @property
     def event(self) -> Event:
-        """What learning the bounds costs."""
+        """The cost of learning the bounds."""
         return self.noise.event
 
     def learn(self, counts: NDArray[np.int64], source: RandomSource) -> LearnedBounds:

@@ -65,7 +65,7 @@ class ChoicesPlan:
 
     @property
     def event(self) -> Event:
-        """What all choices cost together."""
+        """The cost of all choices together."""
         limits = () if self.limits is None else (self.limits.event,)
         return ComposedEvent((*limits, *(column.event for column in self.bounds)))
 
@@ -96,7 +96,7 @@ class Choices:
         limits: The chosen limit of each measure.
         bounds: The learned bounds of each column.
         paid: The epsilon that this answer pays for the bounds of columns, and for limits (None).
-        events: What that costs.
+        events: The events of these choices.
     """
 
     limits: Mapping[Measure, ChosenLimit] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Choices:
     events: tuple[Event, ...] = ()
 
     def left_out(self, *, in_total: bool) -> LeftOut:
-        """Return what is expected to be beyond the limits, of rows in total or in each group, as whole numbers."""
+        """Return the expected excess beyond the limits, of rows in total or in each group, as whole numbers."""
         expected = {measure: float(round(choice.expected)) for measure, choice in self.limits.items()}
         rows = expected.get(Measure.ROWS if in_total else Measure.ROWS_IN_A_GROUP, 0.0)
         return LeftOut(rows=rows, units=expected.get(Measure.GROUPS, 0.0))

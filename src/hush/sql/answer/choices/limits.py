@@ -118,7 +118,7 @@ class RequestedLimits:
         return self == RequestedLimits()
 
     def measures(self, plan: QueryPlan, *, gaussian: bool = False) -> tuple[Measure, ...]:
-        """Return what has to be measured before the limits of a plan can be chosen.
+        """Return the measures needed before the limits of a plan can be chosen.
 
         Noise on rows and values depends on a unit's rows; noise on counts of units, and group selection, on its groups.
 
@@ -192,7 +192,7 @@ class LimitsPlan:
 
     @property
     def event(self) -> Event:
-        """What choosing the limits costs."""
+        """The cost of choosing the limits."""
         return self.noise.event
 
     def choose(self, counts: LevelCounts, source: RandomSource) -> dict[Measure, ChosenLimit]:
