@@ -167,7 +167,7 @@ def test_an_older_ledger_gets_a_role_of_its_own(team: Team) -> None:
         )
         old = owner_of_tables(team)
         connection.exec_driver_sql(f"REASSIGN OWNED BY {old} TO hush; DROP OWNED BY {old}; DROP ROLE {old}")
-    with pytest.raises(PermissionError, match="Whoever created it must open it once"):
+    with pytest.raises(PermissionError, match="Its creator must open it once"):
         team.open("ann")
     again = type(team.ledger)(team.url)
     again.close()
