@@ -19,7 +19,9 @@ from hush.numerics import expm1_or_infinity
 
 
 class GdpAccountant(Accountant):
-    """Adds up mu^2. Under mu-GDP, neighbours are at least as hard to tell apart as N(mu, 1) and N(0, 1).
+    """Adds up mu^2 of Gaussian differential privacy.
+
+    Under mu-GDP, neighbours are at least as hard to tell apart as N(mu, 1) and N(0, 1).
 
     >>> from hush.accounting import GaussianEvent
     >>> accountant = GdpAccountant().compose(GaussianEvent(10.0), 4)
