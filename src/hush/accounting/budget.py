@@ -454,9 +454,7 @@ def _steps(number: float, per_unit: int) -> int:
 
 
 def _slack(order: float, delta: float) -> float:
-    """Return the additive term of the conversion at an order (Canonne, Kamath & Steinke 2020, Proposition 12), rounded
-    up.
-    """
+    """Return the conversion's additive term at an order (Canonne, Kamath & Steinke 2020, Prop. 12), rounded up."""
     slack = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     return math.nextafter(slack + abs(slack) * 1e-15, math.inf)
 

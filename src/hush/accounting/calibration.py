@@ -271,8 +271,9 @@ class _Search:
 
 
 class _Root:
-    """Finds where the excess over the target changes sign. It returns only values that were evaluated and have no
-    excess.
+    """Finds where the excess over the target changes sign.
+
+    It returns only values that were evaluated and have no excess.
 
     It works in ``u = log value``, negated if epsilon grows with the value, so that the excess falls with u.
     """

@@ -1,5 +1,4 @@
-"""How many windows of a release one protected window can touch: the cost of a promise about windows other than those
-used.
+"""How many windows of a release one protected window can touch: the cost of promising other windows.
 
 A release that protects a user within each window of one partition also protects them, as a group, within windows of
 another. A window that lies wholly inside the protected one is removed: one change. One that lies partly inside keeps

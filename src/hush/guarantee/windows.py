@@ -152,8 +152,9 @@ def check_length(window: Any) -> None:
 
 
 def check_zone(zone: Any) -> None:
-    """Refuse anything that cannot be the name of a time zone. Whether the zone exists is checked where times are
-    read.
+    """Refuse anything that cannot be the name of a time zone.
+
+    Whether the zone exists is checked where times are read.
     """
     if not isinstance(zone, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_+\-/]*", zone):
         raise InvalidArgument("zone", zone, "the name of a time zone", "Such as UTC or Europe/Berlin")

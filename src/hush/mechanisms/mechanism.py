@@ -71,8 +71,9 @@ class Release(Generic[T_co]):
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Base class of all mechanisms: immutable values, configured with public numbers only. Data are arguments of
-    `release`.
+    """Base class of all mechanisms: immutable values, configured with public numbers only.
+
+    Data are arguments of `release`.
 
     A subclass implements `_prepare`, `_promise` and `_describe`, and a ``release`` method.
 

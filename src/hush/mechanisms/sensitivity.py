@@ -22,8 +22,9 @@ from hush.numerics import check_bounds
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The largest change of a query between neighbours, in three norms. The class methods return the sensitivity of
-    standard queries.
+    """The largest change of a query between neighbours, in three norms.
+
+    The class methods return the sensitivity of standard queries.
 
     >>> Sensitivity.counts(4)
     Sensitivity(l1=4.0, l2=2.0, linf=1.0, relation=<Relation.ADD_OR_REMOVE: 'add-or-remove'>)
@@ -63,9 +64,7 @@ class Sensitivity:
 
     @classmethod
     def counts(cls, num_counts: int, relation: Relation = Relation.ADD_OR_REMOVE) -> Sensitivity:
-        """Return the sensitivity of the numbers of records with each of several properties; one record may have all of
-        them.
-        """
+        """Return the sensitivity of the numbers of records with each of several properties. One record may have all."""
         # Each of the m counts moves by at most 1: ||(1, ..., 1)||_p = m^(1/p).
         size = check_count("num_counts", num_counts)
         return cls(float(size), math.sqrt(size), 1.0, _checked(relation))

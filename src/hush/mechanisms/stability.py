@@ -75,8 +75,7 @@ class _Tested(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class ProposeTestRelease(_Tested):
-    """Propose a bound on the local sensitivity, test that the data are far from exceeding it, and release with matching
-    noise.
+    """Propose a bound on the local sensitivity, test that the data are far from exceeding it, and add noise for it.
 
     Half of epsilon pays for the test and half for the release.
 

@@ -345,8 +345,9 @@ class _TrainingJob:
         )
 
     def _settle_refused(self) -> None:
-        """Settle the reservation of a run that was refused before its first state. At most, it has paid for
-        learning.
+        """Settle the reservation of a run that was refused before its first state.
+
+        At most, it has paid for learning.
         """
         reservation, plan = self._reservation, self._plan
         if reservation is None or plan is None or reservation.resumed or reservation.answer is not None:

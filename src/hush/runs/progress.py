@@ -1,5 +1,6 @@
-"""Progress: how a run reports to the caller. The command line shows a bar; in a library, you implement `Progress`
-yourself.
+"""Progress: how a run reports to the caller.
+
+The command line shows a bar; in a library, you implement `Progress` yourself.
 """
 
 from __future__ import annotations

@@ -207,8 +207,9 @@ def top_k(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> TopK:
-    """Return the k keys that the most units have, best first. The numbers of units are not released; they would cost
-    extra.
+    """Return the k keys that the most units have, best first.
+
+    The numbers of units are not released; they would cost extra.
 
     A unit counts once for each of its keys, however many it has: a choice by scores needs no bound on that.
 

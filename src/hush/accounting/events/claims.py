@@ -15,8 +15,7 @@ from hush.errors import check_delta, check_epsilon
 
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanismEvent(Event):
-    """A mechanism of bounded range: between neighbours, its log-probabilities change within an interval of length
-    ``epsilon``.
+    """A mechanism of bounded range: between neighbours, log-probabilities change within an interval of ``epsilon``.
 
     The exponential mechanism with weights e^(epsilon * score / 2), for scores of sensitivity 1, has bounded range; for
     monotone scores also with weights e^(epsilon * score). Bounded range implies epsilon-DP, and composes better.

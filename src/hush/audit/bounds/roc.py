@@ -66,8 +66,9 @@ class Roc:
 
     @property
     def advantage(self) -> float:
-        """The largest TPR - FPR (Yeom et al. 2018). It overestimates, because the threshold is chosen on the same
-        scores.
+        """The largest TPR - FPR (Yeom et al. 2018).
+
+        It overestimates, because the threshold is chosen on the same scores.
         """
         return float(np.max(self.tpr - self.fpr))
 

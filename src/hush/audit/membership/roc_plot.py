@@ -34,8 +34,7 @@ class _Decades(Scale):
 
 
 def roc_figure(curves: Mapping[str, Roc], *, claimed: Guarantee | None = None) -> Html:
-    """Draw up to three ROC curves on logarithmic axes, with the line of chance and, dashed, the limit that a claim
-    implies.
+    """Draw up to three ROC curves on logarithmic axes, with the line of chance and, dashed, a claim's limit.
 
     The axes start at one false positive in the largest set of non-members. The colours come from the style sheet of the
     report's page; for a file that stands alone, use `roc_document`.

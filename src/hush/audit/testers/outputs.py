@@ -110,8 +110,9 @@ class NeighbourPair:
 
 
 def with_width(rows: Rows, width: int) -> Rows:
-    """Truncate or pad rows to ``width`` columns. Events do not see the truncated columns. That is valid, and rarely
-    happens.
+    """Truncate or pad rows to ``width`` columns.
+
+    Events do not see the truncated columns. That is valid, and rarely happens.
     """
     if rows.shape[1] >= width:
         return rows[:, :width]

@@ -1,5 +1,4 @@
-"""Watch the steps of private training, as an attacker who knows everything except the noise and whether the canary is
-present.
+"""Watch the steps of private training, as an attacker who knows everything except the noise and the canary's presence.
 
 The steps are those of `hush.training.PrivateTraining`, with its sampling, clipping, noise and divisor. Only the
 optimizer is replaced, by a `Recorder` that stores the noisy gradients and leaves the weights unchanged. So all

@@ -150,9 +150,7 @@ def _print_result(result: AuditResult, comparison: Comparison | None, options: a
 
 
 def read_scores(path: Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the scores of a CSV file with the columns score and member, in its order, and which of them belong to
-    members.
-    """
+    """Return the scores in a CSV file, in its order, and which of them belong to members."""
     file = CsvFile(path)
     columns = [_column(file.columns, name, path) for name in ("score", "member")]
     rows = [[record[column] for column in columns] for batch in file.batches() for record in batch]

@@ -78,9 +78,7 @@ class ParquetFile:
 
 
 def plain_path(path: Path) -> str:
-    """Return a path without characters that DuckDB expands as a pattern: such a pattern would match other files,
-    too.
-    """
+    """Return a path without characters that DuckDB expands as a pattern, which could match other files."""
     if any(character in str(path) for character in "*?[]{}"):
         raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "Rename the file")
     return str(path.resolve())

@@ -41,8 +41,9 @@ _Plan = TypeVar("_Plan")
 
 
 class LostBudget:
-    """Stands for the budget of a fitted model that was pickled and loaded again. The model predicts but cannot be
-    refitted.
+    """Stands for the budget of a fitted model that was pickled and loaded again.
+
+    The model predicts but cannot be refitted.
     """
 
     def reserve(self, charge: Charge) -> Any:

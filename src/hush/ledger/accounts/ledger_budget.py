@@ -272,8 +272,9 @@ class LedgerBudget:
     # Blocks
 
     def at(self, *blocks: str) -> LedgerBudget:
-        """Return this budget, restricted to releases from some blocks. Other blocks are not charged and must not be
-        read.
+        """Return this budget, restricted to releases from some blocks.
+
+        Other blocks are not charged and must not be read.
 
         >>> patients.at("2026-10", "2026-11").charge(event, purpose="autumn")  # doctest: +SKIP
         """

@@ -54,9 +54,7 @@ def file_of(url: sa.URL) -> str:
 
 
 def _check_kind(path: str, url: str) -> None:
-    """Refuse anything that is not a file, and a file that was emptied, which would look like a new ledger without
-    charges.
-    """
+    """Refuse anything that is not a file, and an emptied file, which would look like a ledger without charges."""
     try:
         if not Path(path).resolve().parent.is_dir():
             raise InvalidArgument("url", url, "a file in an existing folder")
@@ -82,8 +80,9 @@ def _state(path: str) -> os.stat_result | None:
 
 
 def refuse_split(path: str) -> None:
-    """Refuse a file whose log another process might look for elsewhere. ``path`` is absolute, without symbolic
-    links.
+    """Refuse a file whose log another process might look for elsewhere.
+
+    ``path`` is absolute, without symbolic links.
     """
     mounts = _mounts()
     for name in (path, f"{path}-wal", f"{path}-shm"):
@@ -128,9 +127,7 @@ def _refuse_network(path: str, mounts: dict[str, str]) -> None:
 
 
 def _mounts() -> dict[str, str]:
-    """Return the type of the file system at each mount point of this process; empty if the system does not list
-    them.
-    """
+    """Return the file system's type at each mount point of this process; empty if the system lists none."""
     try:
         lines = MOUNTS.read_bytes().splitlines()
     except OSError:

@@ -26,8 +26,9 @@ from hush.sql.write.plan import Output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """The private answer to a query. Printing it, or showing it in a notebook, displays the rows as a table and the
-    guarantee.
+    """The private answer to a query.
+
+    Printing it, or showing it in a notebook, displays the rows as a table and the guarantee.
 
     Attributes:
         columns: The names of the columns.
@@ -92,9 +93,7 @@ class QueryAnswer:
         return to_arrow(named_columns(self, intervals=intervals))
 
     def notes(self) -> list[str]:
-        """Return the notes to show with the rows: whether this is a stored answer, the limits, the guarantee, the
-        receipt.
-        """
+        """Return the notes to show with the rows: limits, guarantee, receipt, and whether the answer was stored."""
         receipt = [] if self.receipt is None else [self.receipt.state if self.replayed else str(self.receipt)]
         return [*([self._replay()] if self.replayed else []), *self.limits, str(self.guarantee), *receipt]
 

@@ -1,5 +1,4 @@
-"""The statements of an answer about itself: the limits and bounds in force, who chose them, what they leave out, and
-what the intervals mean.
+"""The statements of an answer about its limits and bounds, what they leave out, and what the intervals mean.
 
 The noise hides one unit within the limits, so no interval can tell what units hold beyond them: with or without a unit
 of m rows, a private interval that covers the truth is at least m wide. The following can still be said:

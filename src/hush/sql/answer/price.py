@@ -86,8 +86,9 @@ class PriceRequest:
             check_positive("expected", self.expected)
 
     def known_epsilon(self) -> float:
-        """Return epsilon. Limits cannot be chosen if epsilon follows from an accuracy, since accuracy depends on limits
-        and bounds.
+        """Return epsilon.
+
+        Limits cannot be chosen if epsilon follows from an accuracy, since accuracy depends on limits and bounds.
         """
         if self.epsilon is None:
             raise InvalidArgument(

@@ -1,5 +1,4 @@
-"""Turns exact totals into released ones, for all packages of hush that compute totals: arrays, SQL, estimators and
-data.
+"""Turns exact totals into released ones, for everything that computes totals: arrays, SQL, estimators and data.
 
 Nothing here is public: call `hush.statistics` or `hush.sql` instead. In reading order:
 

@@ -1,5 +1,4 @@
-"""The end of a step: noise is added once to the clipped sum, which is divided by the batch size; then the optimizers
-step.
+"""The end of a step: noise is added once to the clipped sum, then come the division and the optimizers' steps.
 
 On a GPU, for SGD, Adam and AdamW in single precision, noise and optimizer step happen in one pass
 (`hush.training.kernels.noise_cuda.update`). It keeps the optimizer's state where torch keeps it, so checkpoints and

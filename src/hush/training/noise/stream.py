@@ -1,5 +1,4 @@
-"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step), so that checkpoints contain no
-noise.
+"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step) and never stored.
 
 `NoiseStream` runs a recursion (`hush.training.noise.recursions`) over the steps of a run.
 """

@@ -96,9 +96,7 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
 
 @contextmanager
 def isolated(model: nn.Module) -> Iterator[None]:
-    """Run a model without disturbing a training run: in full precision, with its modes and torch's random state
-    restored.
-    """
+    """Run a model without disturbing a training run: in full precision, and restoring modes and random state."""
     device = next(model.parameters()).device
     modes = Modes(model)
     fast_path = torch.backends.mha.get_fastpath_enabled()

@@ -80,8 +80,9 @@ def _noise(options: argparse.Namespace) -> GaussianNoise | LaplaceNoise | None:
 
 
 def preview(people: Table, text: str, options: argparse.Namespace) -> Preview:
-    """Answer a query on invented rows. That costs nothing, so epsilon and delta may be omitted; an accuracy sets
-    epsilon.
+    """Answer a query on invented rows.
+
+    That costs nothing, so epsilon and delta may be omitted; an accuracy sets epsilon.
     """
     names = ("groups_per_unit", "rows_per_unit", "confidence")
     question: dict[str, Any] = {**{name: getattr(options, name) for name in names}, "noise": _noise(options)}
