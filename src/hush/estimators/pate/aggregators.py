@@ -303,7 +303,7 @@ class GNMax(_GaussianAggregator):
 class ConfidentGNMax(_GaussianAggregator):
     """`GNMax` for queries whose noisy largest count reaches a threshold; other queries get no answer.
 
-    This is the usual choice: teachers disagree on exactly the queries whose answers are wrong and expensive. A check
+    This is the usual choice: wrong answers and expensive answers both occur where teachers disagree. A check
     costs little, since its noise can be large. Choose `GNMax` where nearly all queries have a consensus, and
     `InteractiveGNMax` where a student soon answers most of them itself.
 

@@ -66,7 +66,7 @@ class QueryPlan:
     Adding or removing one unit, with any rows, changes at most ``groups_per_unit`` groups. In each of them every
     release changes by at most its ``sensitivity``, and the number of units by one. This holds for every ranking key and
     whatever the engine's hash does: which groups of a unit are kept is a function of that unit's own groups, with ties
-    broken by the keys, so the contributions of other units stay as they are. The hash only makes the choice random.
+    broken by the keys, so the contributions of other units stay as they are. The hash only makes the choice fair.
 
     Attributes:
         origin: Where rows come from.

@@ -143,7 +143,7 @@ def _find_head(model: nn.Module, layers: dict[str, nn.Module]) -> str:
 
 
 def _parallel_heads(model: nn.Module, layers: dict[str, nn.Module], last: str) -> list[str]:
-    """Return a layer that looks like a second head: it takes the same inputs as the last, and neither feeds the other."""
+    """Return a layer that looks like a second head: it has the inputs of the last one, and neither feeds the other."""
     parent = last.rpartition(".")[0]
     siblings = [path for path in layers if path.rpartition(".")[0] == parent and path != last]
     if not siblings or isinstance(model.get_submodule(parent), nn.Sequential):
