@@ -52,7 +52,7 @@ def test_one_heavy_unit_is_beyond_any_interval_and_the_answer_says_so(connection
     assert low < 9000  # which holds for the truth in any case
     assert high < 5000
     assert warned(answer)
-    assert answer.limits[-1] == "The lower ends of n cover the true answer in any case."
+    assert answer.limits[-1] == "The lower ends of n are valid for the true answer in any case."
     assert all(line in str(answer) for line in answer.limits)
 
 
@@ -131,9 +131,12 @@ def test_rows_as_units_and_counts_of_units_leave_nothing_out(connection: Any) ->
 @pytest.mark.parametrize(
     ("aggregates", "lines"),
     [
-        ("COUNT(*) AS n, AVG(price) AS a", ["The lower ends of n cover the true answer in any case."]),
+        ("COUNT(*) AS n, AVG(price) AS a", ["The lower ends of n are valid for the true answer in any case."]),
         ("AVG(price) AS a, MEDIAN(price) AS m", []),
-        ("SUM(price) AS s", ["The lower ends of s cover the true answer if no value is below its lower bound."]),
+        (
+            "SUM(price) AS s",
+            ["The lower ends of s are valid for the true answer if no value is below its lower bound."],
+        ),
         ("SUM(price - 10) AS s, -COUNT(*) AS n", []),
     ],
 )

@@ -8,7 +8,7 @@ of m rows, a private interval that covers the truth is at least m wide. The foll
   than the noise for it. Units just beyond are expected to hold something, which intervals of counts and sums allow for
   (`intervals`); `QueryAnswer.noise_intervals` do not.
 - Leaving rows out only makes a count smaller, and a sum if no value is below the lower bound. So the lower ends of
-  counts cover the true answer in any case.
+  counts are valid for the true answer in any case.
 - If no unit has more rows than a number that you know (`MostRows`), the noise covers all of them.
 - What is beyond is estimated from the same noisy histograms that limits and bounds were chosen from, for free. The
   number of units in a level times what such units hold, added up over levels, is what they hold in total. The noise of
@@ -176,9 +176,9 @@ def _lower_ends(plan: QueryPlan) -> Iterator[str]:
             elif _is_sum_of_nonnegative(plan, statistic):
                 sums.append(output.name)
     if counts:
-        yield f"The lower ends of {_listed(tuple(counts))} cover the true answer in any case."
+        yield f"The lower ends of {_listed(tuple(counts))} are valid for the true answer in any case."
     if sums:
-        yield f"The lower ends of {_listed(tuple(sums))} cover the true answer if no value is below its lower bound."
+        yield f"The lower ends of {_listed(tuple(sums))} are valid for the true answer if no value is below its lower bound."
 
 
 def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
