@@ -178,7 +178,8 @@ def _lower_ends(plan: QueryPlan) -> Iterator[str]:
     if counts:
         yield f"The lower ends of {_listed(tuple(counts))} are valid for the true answer in any case."
     if sums:
-        yield f"The lower ends of {_listed(tuple(sums))} are valid for the true answer if no value is below its lower bound."
+        condition = "if no value is below its lower bound"
+        yield f"The lower ends of {_listed(tuple(sums))} are valid for the true answer {condition}."
 
 
 def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
