@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     init.add_argument("--output", metavar="PATH", help="the file to write; if omitted, the template is printed")
     init.set_defaults(run=_init)
     check = actions.add_parser("check", help="report every mistake in a file, without reading any value")
-    check.add_argument("file", metavar="FILE", help="the catalog")
+    check.add_argument("file", metavar="CATALOG", help="the catalog file")
     check.set_defaults(run=_check)
 
 
