@@ -26,13 +26,10 @@ from hush.sql.answer.choices.bounds import LearnedBounds
 from hush.sql.answer.choices.chooser import Choices, ChoicesPlan
 from hush.sql.answer.choices.limits import Limits, Measure, RequestedLimits
 from hush.sql.answer.priced_query import PricedQuery
-from hush.sql.syntax.expression import Expr, summed_columns
-from hush.sql.syntax.releases import Quantity, QueryStatistic
+from hush.sql.syntax.releases import QueryStatistic
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import TotalLimits
 from hush.statistics.noise import ChosenLimit
-
-_ADDED_UP = (Quantity.SUM, Quantity.CENTRED, Quantity.SQUARES)
 
 
 def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> list[str]:
@@ -110,8 +107,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
 
 def _bounds(plan: QueryPlan, choices: Choices) -> Iterator[str]:
     """Yield the bounds of the columns that are summed, and what is beyond those that were learned."""
-    undeclared = {_identity(column) for column in plan.undeclared}
-    declared = {_identity(column): column for column in _columns(plan) if _identity(column) not in undeclared}
+    undeclared = {column.source for column in plan.undeclared}
+    declared = {column.source: column for column in plan.columns_added_up() if column.source not in undeclared}
     for column in declared.values():
         if column.bounded:
             ends = f"{column.low:,.6g} and {column.high:,.6g}"
@@ -127,8 +124,8 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
     ends = f"{bounds.low:,.6g} and {bounds.high:,.6g}"
     if not bounds.learned:
         return (
-            f"Too few units have values of {name} to learn its bounds. Its values are clamped to {ends}, which say "
-            "nothing about them: do not use what was computed from them. Declare bounds, or spend more."
+            f"Too few units have values of {name} to learn its bounds. What would be computed from its values is "
+            "missing. Declare bounds, or spend more."
         )
     has = "has" if round(bounds.beyond) == 1 else "have"
     return (
@@ -141,7 +138,7 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
 def _meaning(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> Iterator[str]:
     """Yield what the intervals cover."""
     plan, share = query.plan, f"Intervals ({100 * confidence:.4g} %)"
-    bounds = " and no value is beyond the bounds" if _columns(plan) else ""
+    bounds = " and no value is beyond the bounds" if plan.columns_added_up() else ""
     fact = requested.fact or 1
     if isinstance(query.limits, TotalLimits):
         fact *= max(len(plan.sets), 1)  # each row counts in every grouping
@@ -187,18 +184,6 @@ def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
         return False
     values = [plan.values[part.value] for part in statistic.parts if part.value is not None]
     return not any(value.required for value in values)
-
-
-def _columns(plan: QueryPlan) -> list[Expr]:
-    """Return the columns that a plan adds up, with their bounds."""
-    added_up = [release.value for release in plan.releases if release.quantity in _ADDED_UP]
-    indices = dict.fromkeys([*added_up, *(tree.value for tree in plan.trees)])
-    return [column for index in indices if index is not None for column in summed_columns(plan.values[index])]
-
-
-def _identity(column: Expr) -> tuple[object, ...]:
-    """Return what tells columns apart, whatever their bounds."""
-    return (column.op, column.value, column.args)
 
 
 def _about(estimate: float, error: float, noun: str = "", *, start: str = "About") -> str:

@@ -323,7 +323,9 @@ class Table:
         """Return a query with its plan and noise, within the limits and bounds that were given or chosen."""
         bounds = {column: (learned.low, learned.high) for column, learned in choices.bounds.items()}
         candidates = requested.candidates(first, choices.limits, request.groups_allowed(first))
-        return self._least_noisy(text, candidates, bounds, request)
+        query = self._least_noisy(text, candidates, bounds, request)
+        unknown = [column for column, learned in choices.bounds.items() if not learned.learned]
+        return replace(query, plan=query.plan.without(unknown))
 
     def _answer(
         self, query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float, source: RandomSource

@@ -43,7 +43,7 @@ def with_text_columns(data: Any) -> Any:
         return data
     changed = data.copy(deep=False)
     for position, dtype in enumerate(data.dtypes):
-        if dtype.kind == "O" and dtype == object:
+        if getattr(dtype, "hasobject", False):  # of NumPy, not a type of its own
             column = data.iloc[:, position]
             pairs = zip(column, column.isna(), strict=True)
             texts = [None if is_missing else str(value) for value, is_missing in pairs]
