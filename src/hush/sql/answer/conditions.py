@@ -96,7 +96,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
     if measure is Measure.GROUPS and query.limits.groups_per_unit < choice.limit:
         if plan.public_keys:
             return  # there are no more groups
-        yield f"Delta allows {_counted(query.limits.groups_per_unit, 'group')}; {choice.limit:,} would leave out less."
+        allowed = _counted(query.limits.groups_per_unit, "group")
+        yield f"Epsilon and delta allow {allowed}; {choice.limit:,} would leave out less."
     about, has = _about(choice.beyond, choice.beyond_error, "unit"), "has" if round(choice.beyond) == 1 else "have"
     excess = _about(choice.excess, choice.excess_error, noun, start="about")
     yield (

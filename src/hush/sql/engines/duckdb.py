@@ -21,8 +21,8 @@ from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.frames import with_text_columns, with_valid_texts
 
 ACCEPTED = (
-    "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB relation "
-    "or connection, a PostgreSQL address or connection, a Spark data frame or session, or an engine or connection of "
+    "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB "
+    "connection, a PostgreSQL address or connection, a Spark data frame or session, or an engine or connection of "
     "SQLAlchemy or ADBC"
 )
 ROW_ID = "hush_row"
