@@ -77,7 +77,8 @@ def wrapped(text: str, *, most_lines: int | None = None, rest: str = "...") -> s
     if not sys.stderr.isatty():
         return text
     width = max(_terminal_width() - 1, _SMALLEST_WIDTH)
-    lines = [textwrap.fill(line, width, max_lines=most_lines, placeholder=f" {rest}") for line in text.split("\n")]
+    placeholder = f" {rest}" if len(rest) < width else " ..."  # an error would end the output in a narrow terminal
+    lines = [textwrap.fill(line, width, max_lines=most_lines, placeholder=placeholder) for line in text.split("\n")]
     return "\n".join(lines)
 
 

@@ -57,6 +57,10 @@ _LONE_RETURN = re.compile(r"\r(?!\r*\n)")
 # U+DCFF.
 _HIDDEN_RETURN = "\udc0d"
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
+_MARKED = (
+    "hush.marked"  # what no text is becomes half of a surrogate pair in UTF-16, too: "surrogateescape" refuses that
+)
+codecs.register_error(_MARKED, lambda error: ("\udc80", error.end))  # type: ignore[attr-defined]
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*),\d+(?:[eE][+-]?\d+)?\s*")
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _SWAPPED_LINE_ENDS = str.maketrans("\r\n", "\n\r")
@@ -202,7 +206,7 @@ def _text_blocks(path: Path, num_bytes: int) -> Iterator[str]:
     with _open(path) as file:
         block = file.read(num_bytes)
         mark, encoding = next((pair for pair in _BYTE_ORDER_MARKS if block.startswith(pair[0])), (b"", "utf-8"))
-        decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else "replace")
+        decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else _MARKED)
         block = block[len(mark) :]
         while block:
             yield decoder.decode(block)

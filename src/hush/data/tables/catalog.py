@@ -312,8 +312,8 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
             "Texts of this column that differ can be equal in the database",
             "Create a view with CONVERT(column USING utf8mb4) COLLATE utf8mb4_bin, if they are different people",
         )
-    # Exact numbers are compared as text; U stands for the unsigned integers.
-    exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "U"))
+    # Exact numbers are compared as text.
+    exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "UBIGINT", "UHUGEINT"))
     if kind_of(declared) not in (ColumnKind.INT, ColumnKind.TEXT) and not exact_number:
         raise InvalidArgument(
             "unit", unit, "a column of integers or text", "Values of other types do not identify a unit exactly"

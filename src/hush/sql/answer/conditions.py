@@ -26,13 +26,10 @@ from hush.sql.answer.choices.bounds import LearnedBounds
 from hush.sql.answer.choices.chooser import Choices, ChoicesPlan
 from hush.sql.answer.choices.limits import Limits, Measure, RequestedLimits
 from hush.sql.answer.priced_query import PricedQuery
-from hush.sql.syntax.expression import Expr, summed_columns
-from hush.sql.syntax.releases import Quantity, QueryStatistic
+from hush.sql.syntax.releases import QueryStatistic
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import TotalLimits
 from hush.statistics.noise import ChosenLimit
-
-_ADDED_UP = (Quantity.SUM, Quantity.CENTRED, Quantity.SQUARES)
 
 
 def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> list[str]:
@@ -99,7 +96,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
     if measure is Measure.GROUPS and query.limits.groups_per_unit < choice.limit:
         if plan.public_keys:
             return  # there are no more groups
-        yield f"Delta allows {_counted(query.limits.groups_per_unit, 'group')}; {choice.limit:,} would leave out less."
+        allowed = _counted(query.limits.groups_per_unit, "group")
+        yield f"Epsilon and delta allow {allowed}; {choice.limit:,} would leave out less."
     about, has = _about(choice.beyond, choice.beyond_error, "unit"), "has" if round(choice.beyond) == 1 else "have"
     excess = _about(choice.excess, choice.excess_error, noun, start="about")
     yield (
@@ -110,8 +108,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
 
 def _bounds(plan: QueryPlan, choices: Choices) -> Iterator[str]:
     """Yield the bounds of the columns that are summed, and what is beyond those that were learned."""
-    undeclared = {_identity(column) for column in plan.undeclared}
-    declared = {_identity(column): column for column in _columns(plan) if _identity(column) not in undeclared}
+    undeclared = {column.source for column in plan.undeclared}
+    declared = {column.source: column for column in plan.columns_added_up() if column.source not in undeclared}
     for column in declared.values():
         if column.bounded:
             ends = f"{column.low:,.6g} and {column.high:,.6g}"
@@ -127,8 +125,8 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
     ends = f"{bounds.low:,.6g} and {bounds.high:,.6g}"
     if not bounds.learned:
         return (
-            f"Too few units have values of {name} to learn its bounds. Its values are clamped to {ends}, which do "
-            "not reflect the data: do not use results computed from them. Declare bounds, or spend more."
+            f"Too few units have values of {name} to learn its bounds. Results computed from its values are missing. "
+            "Declare bounds, or spend more."
         )
     has = "has" if round(bounds.beyond) == 1 else "have"
     return (
@@ -141,7 +139,7 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
 def _meaning(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> Iterator[str]:
     """Yield the meaning of the intervals."""
     plan, share = query.plan, f"Intervals ({100 * confidence:.4g} %)"
-    bounds = " and no value is beyond the bounds" if _columns(plan) else ""
+    bounds = " and no value is beyond the bounds" if plan.columns_added_up() else ""
     fact = requested.fact or 1
     if isinstance(query.limits, TotalLimits):
         fact *= max(len(plan.sets), 1)  # each row counts in every grouping
@@ -188,18 +186,6 @@ def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
         return False
     values = [plan.values[part.value] for part in statistic.parts if part.value is not None]
     return not any(value.required for value in values)
-
-
-def _columns(plan: QueryPlan) -> list[Expr]:
-    """Return the columns that a plan adds up, with their bounds."""
-    added_up = [release.value for release in plan.releases if release.quantity in _ADDED_UP]
-    indices = dict.fromkeys([*added_up, *(tree.value for tree in plan.trees)])
-    return [column for index in indices if index is not None for column in summed_columns(plan.values[index])]
-
-
-def _identity(column: Expr) -> tuple[object, ...]:
-    """Return the identity of a column, regardless of its bounds."""
-    return (column.op, column.value, column.args)
 
 
 def _about(estimate: float, error: float, noun: str = "", *, start: str = "About") -> str:

@@ -31,7 +31,7 @@ from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_query, answer_to_json
 from hush.sql.answer.choices.chooser import Choices, ChoicesPlan, Chooser, stored_charge
-from hush.sql.answer.choices.limits import Limits, RequestedLimits
+from hush.sql.answer.choices.limits import Limits, RequestedLimits, lowered
 from hush.sql.answer.conditions import conditions, open_choices
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
@@ -320,10 +320,23 @@ class Table:
     def _within(
         self, text: str, requested: RequestedLimits, first: QueryPlan, choices: Choices, request: PriceRequest
     ) -> PricedQuery:
-        """Return a query with its plan and noise, within the limits and bounds that were given or chosen."""
+        """Return a query with its plan and noise, within the limits and bounds that were given or chosen.
+
+        Limits that no noise covers are lowered until one does. What was chosen must not decide whether there is an
+        answer: its cost would not be reported, and the message would tell the noise.
+        """
         bounds = {column: (learned.low, learned.high) for column, learned in choices.bounds.items()}
-        candidates = requested.candidates(first, choices.limits, request.groups_allowed(first))
-        return self._least_noisy(text, candidates, bounds, request)
+        chosen, query = choices.limits, None
+        while query is None:
+            candidates = requested.candidates(first, chosen, request.groups_allowed(first))
+            try:
+                query = self._least_noisy(text, candidates, bounds, request)
+            except InvalidArgument:
+                if all(choice.limit == 1 for choice in chosen.values()):
+                    raise
+                chosen = lowered(chosen)
+        unknown = [column for column, learned in choices.bounds.items() if not learned.learned]
+        return replace(query, plan=query.plan.without(unknown))
 
     def _answer(
         self, query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float, source: RandomSource
@@ -419,7 +432,13 @@ class Table:
         self, text: str, candidates: Sequence[Limits], bounds: Bounds, request: PriceRequest
     ) -> PricedQuery:
         """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
-        queries = [self._priced_query(text, limits, bounds, request) for limits in candidates]
+        queries: list[PricedQuery] = []
+        for limits in candidates:
+            try:
+                queries.append(self._priced_query(text, limits, bounds, request))
+            except InvalidArgument:
+                if not queries and limits is candidates[-1]:
+                    raise
         return min(queries, key=PricedQuery.log_error)
 
     def _priced_query(self, text: str, limits: Limits, bounds: Bounds, request: PriceRequest) -> PricedQuery:

@@ -281,6 +281,8 @@ def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = translate(node.this)
+        if inner.kind is ColumnKind.BOOL:  # PostgreSQL has no extremes of truth values
+            return Expr("any_of" if op == "max_of" else "all_of", ColumnKind.BOOL, (inner,))
         return replace(inner, op=op, args=(inner,), value=None, unit=False, owner_key="", required=False)
 
     return rule

@@ -87,7 +87,8 @@ class QueryStatistic:
     """An aggregate of the query, as a function of releases.
 
     Attributes:
-        kind: count, sum, shared sum, mean, variance, stddev, covariance, correlation, slope or quantile.
+        kind: count, sum, shared sum, mean, variance, stddev, covariance, correlation, slope or quantile; unknown for
+            what is missing, because nothing is known of the bounds it would be computed with.
         parts: The releases it is computed from; none for a quantile.
         bounds: The range of a row's value; for two values, that of their product.
         probability: For a quantile, its level.
@@ -105,12 +106,14 @@ class QueryStatistic:
     name: str = ""
 
     def value(self, released: Mapping[str, float]) -> float | None:
-        """Return the aggregate from released numbers, in steps of their grids. Every count and sum has a value.
+        """Return the aggregate from released numbers, in steps of their grids. Every known count and sum has a value.
 
         A count is an integer.
         """
         if self.kind == "quantile":
             return released.get(self.name)
+        if self.kind == "unknown":
+            return None
         return _FORMULAS[self.kind](self, [released[part.name] for part in self.parts])
 
 

@@ -217,6 +217,17 @@ def plan_limits(measures: tuple[Measure, ...], epsilon: float) -> LimitsPlan:
     return LimitsPlan(measures, plan_noise(blocks, groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise()))
 
 
+def lowered(chosen: Mapping[Measure, ChosenLimit]) -> dict[Measure, ChosenLimit]:
+    """Return chosen limits with half as many groups; when that is one, with half as many rows."""
+    groups_left = Measure.GROUPS in chosen and chosen[Measure.GROUPS].limit > 1
+    return {
+        measure: choice
+        if choice.limit == 1 or (groups_left and measure is not Measure.GROUPS)
+        else replace(choice, limit=choice.limit // 2)
+        for measure, choice in chosen.items()
+    }
+
+
 def limits_to_json(chosen: Mapping[Measure, ChosenLimit]) -> str:
     """Return chosen limits as JSON, for a budget to store."""
     return json.dumps({measure.value: asdict(limit) for measure, limit in chosen.items()})

@@ -68,7 +68,7 @@ def _function(row: Translator, node: exp.Expr) -> Expr:
     if rule is not None:
         return rule(row, node)
     aggregate = None if isinstance(node, exp.Window) else unit_aggregate(row, node)
-    if aggregate is None or aggregate.op == "distinct_of":
+    if aggregate is None or aggregate.op in ("distinct_of", "any_of", "all_of"):
         raise row.refuse(node, "this is no function of a window in a subquery", _FUNCTION_ADVICE)
     return aggregate
 
