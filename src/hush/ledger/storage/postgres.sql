@@ -52,7 +52,10 @@ BEGIN
     IF EXISTS (SELECT FROM {{schema}}.hush_entries WHERE dataset = NEW.dataset AND request = NEW.request) THEN
         RAISE EXCEPTION 'violates unique constraint hush_requested_once' USING ERRCODE = 'unique_violation';
     END IF;
-    PERFORM NEW.details::json, NEW.event::json;  -- what cannot be read would stand there for good
+    -- What cannot be read would stand there for good.
+    IF json_typeof(NEW.details::json) <> 'object' OR json_typeof(NEW.event::json) <> 'object' THEN
+        RAISE EXCEPTION 'neither details nor event of a row' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     NEW.id := last.id + 1;
     NEW.previous := last.hash;
     -- Not less and not more: a clock that was wrong once must not close blocks that expire for good.
