@@ -203,7 +203,10 @@ def _composed(composed: Composition) -> Html:
     ]
     rows = [[theorem, *_figure(result, meaning)] for theorem, result, meaning in figures]
     return html.table(
-        f"Composition of {composed.charges:,} charges", ["Theorem", "Epsilon", "Delta", ""], rows, class_="charges"
+        f"Composition of {composed.charges:,} {'charge' if composed.charges == 1 else 'charges'}",
+        ["Theorem", "Epsilon", "Delta", ""],
+        rows,
+        class_="charges",
     )
 
 
