@@ -271,6 +271,7 @@ class _TrainingJob:
         assert self._plan is not None
         plan = self._plan
         self._refuse_other_data(data)
+        self._note_learned(plan)
         network = starting_network(plan.settings, data)
         loop = TrainingLoop(
             self._folder,
@@ -334,6 +335,12 @@ class _TrainingJob:
         self._reservation = reservation
         note_row(self._folder, reservation)
 
+    def _note_learned(self, plan: RunPlan) -> None:
+        """Count what was learned as a first state: it is about to be shown, so that it is not given back by mistake."""
+        if plan.learning is not None and not num_states(self._folder):
+            self._folder.write_json(STATES, {"states": 1}, secret=True)
+            self._hold(1)
+
     def _hold(self, states: int) -> None:
         """Note that a state was stored. Raise if another process has taken over the run."""
         if self._reservation is not None and self._reservation.answer is None:
@@ -361,7 +368,7 @@ class _TrainingJob:
         reservation, plan = self._reservation, self._plan
         if reservation is None or plan is None or reservation.resumed or reservation.answer is not None:
             return
-        if num_states(self._folder) or not reservation.is_open():
+        if self._folder.secret(STATE).exists() or not reservation.is_open():
             return
         if plan.learning is None:
             reservation.void()
