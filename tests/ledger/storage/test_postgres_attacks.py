@@ -13,7 +13,7 @@ from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, Repeat, run_sealed
 from hush.cli import main
 from hush.errors import InvalidArgument
-from hush.ledger import LedgerBudget
+from hush.ledger import Ledger, LedgerBudget
 from hush.ledger.accounts.earlier_charges import hashed_question
 from hush.ledger.storage import store as store_module
 from ledger.team import Team
@@ -231,6 +231,21 @@ def test_a_schema_with_the_name_of_a_person_is_not_looked_at(team: Team) -> None
     ledger = team.open("bob")
     assert all(row.author != "forged" for row in ledger.entries())
     assert ledger.person.role == "analyst"
+
+
+def test_a_schema_in_which_everybody_may_create_is_refused(team: Team) -> None:
+    """As `public` was before PostgreSQL 15. Ann's operator fits better than the system's, and runs as whoever asks."""
+    with team.ledger.store.engine.connect() as connection:
+        connection.exec_driver_sql("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with team.engines["ann"].begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION public.trap(varchar, varchar) RETURNS boolean LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'she has the rights of %%', current_user; END $$;"
+            "CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.trap)"
+        )
+    for address in (team.address("olga"), team.url):
+        with pytest.raises(InvalidArgument, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
+            Ledger(address)
 
 
 def test_an_older_ledger_gets_a_role_of_its_own(team: Team) -> None:
