@@ -143,6 +143,19 @@ def test_a_row_that_is_no_object_is_refused(details: str, event: str, team: Team
         add_row(team, team.open("bob").budget("patients"), details, event)
 
 
+def test_nobody_takes_a_part_of_another_plan(team: Team) -> None:
+    """Bob could neither run that part, which he has paid for, nor void the plan."""
+    budget = team.open("bob").budget("patients")
+    plan = budget.plan([LaplaceEvent(20.0)], delta=1e-8, purpose="one count")
+    for request in (f"plan {plan.id} part 0", "plan 999 part 0", "plan x part 0", "plan 1"):
+        with (
+            team.engines["ann"].begin() as connection,
+            pytest.raises(sa.exc.ProgrammingError, match="no plan of yours"),
+        ):
+            connection.exec_driver_sql(team.insert(pure=0, request=request))
+    plan.reserve(Charge(event=LaplaceEvent(20.0), purpose="a count")).commit()
+
+
 def test_an_answer_about_other_data_that_an_analyst_has_made_up_refuses_nobody(team: Team) -> None:
     budget = team.open("bob").budget("patients")
     question = hashed_question(budget, QUESTION)
