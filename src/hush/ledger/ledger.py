@@ -18,6 +18,7 @@ from hush.ledger.accounts.blocks import check_blocks, open_block
 from hush.ledger.accounts.cap import cap_from, cap_terms
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
+from hush.ledger.accounts.refusals import checked_text
 from hush.ledger.accounts.unit import named_unit
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -115,6 +116,9 @@ class Ledger:
             block_column: The column of the table that holds each row's block: text, or the time column of a unit such
                 as (user, month), whose blocks are months (``2026-11``), years or days.
         """
+        checked_text("name", name, 200, "a short printable name")
+        if table is not None and not callable(getattr(table, "only", None)):
+            raise InvalidArgument("table", table, "a table, which hush.table(...) returns")
         person, stored = self.person, self._stored(name)
         if stored is None:
             if epsilon is None or unit is None:
@@ -348,8 +352,6 @@ class Ledger:
         fingerprint: str | None,
         blocks: Sequence[str] | None,
     ) -> None:
-        if not str(name).strip() or not str(name).isprintable() or len(name) > 200:
-            raise InvalidArgument("name", name, "a short printable name")
         names = [""] if blocks is None else check_blocks(blocks, cap)
         terms = {**cap_terms(cap, unit), "in_blocks": blocks is not None}
         details = json.dumps({**terms, "for_tests": True} if self.for_tests else terms)
@@ -435,10 +437,12 @@ def _store(url: str) -> Store:
 
 
 def _fingerprint(data: str | Path | None) -> str | None:
-    if data is None or isinstance(data, str):
+    if data is None:
         return data
-    digest = hashlib.sha256()
-    with data.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
+    if isinstance(data, str):
+        return checked_text("fingerprint", data, 500)
+    try:
+        with data.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except (OSError, AttributeError):
+        raise InvalidArgument("fingerprint", str(data), "a text, or the path of a file that can be read") from None

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from hush.accounting import ComposedEvent, Event, events
 from hush.accounting.budget import Budget
+from hush.accounting.receipts import check_budget
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
 from hush.mechanisms.charge import charged
@@ -111,8 +112,7 @@ class Mechanism(ABC):
         """Check the common arguments, let the subclass check its own, and store guarantee and event."""
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
-        if self.budget is not None and not callable(getattr(self.budget, "reserve", None)):
-            raise InvalidArgument("budget", self.budget, "a budget", "Pass hush.Ledger(...).budget(...), for example")
+        check_budget(self.budget)
         if self.sensitivity_type in _BY_RECORD and self.unit.group_size > 1:
             raise InvalidArgument(
                 "unit",

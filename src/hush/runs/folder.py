@@ -42,8 +42,22 @@ class DiskFull(HushError):
     def __init__(self, path: Path, *, begun: bool = True) -> None:
         advice = "Nothing was started. Free some space, then try again."
         if begun:
-            advice = f"Nothing is lost. Free some space, then continue: hush train --resume {shlex.quote(str(path))}"
+            advice = f"Nothing is lost. Free some space, then continue: {resume_command(path)}"
         super().__init__(f"output={str(path)!r}: the disk is full. {advice}")
+
+
+def resume_command(path: Path) -> str:
+    """Return the command that continues a run. A model of your own is named, since the command runs its code.
+
+    >>> resume_command(Path("my run"))
+    "hush train --resume 'my run'"
+    """
+    words = ["hush", "train", "--resume", str(path)]
+    try:
+        model = parse((path / "run.json").read_text(encoding="utf-8"))["settings"]["model"]
+    except (OSError, ValueError, TypeError, KeyError):  # the folder does not say
+        model = None
+    return shlex.join([*words, "--model", model] if isinstance(model, str) and ":" in model else words)
 
 
 class Folder:
@@ -123,6 +137,13 @@ class Folder:
             return parse(self._path(name, secret).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             raise InvalidArgument("run", str(self.path), f"a folder with a readable {name}") from None
+
+    def read_object(self, name: str, *, secret: bool = False) -> dict[str, Any]:
+        """Read a JSON file that holds an object."""
+        content = self.read_json(name, secret=secret)
+        if not isinstance(content, dict):
+            raise InvalidArgument("run", str(self.path), f"a folder with a readable {name}")
+        return content
 
     def has_secret_json(self, name: str, content: Any) -> bool:
         """Return whether a JSON file among the secrets has this content."""

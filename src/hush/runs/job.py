@@ -37,13 +37,13 @@ from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
 from hush.accounting.receipts import check_budget, receipt_of, row_of
 from hush.data import Outline, Prepared
-from hush.errors import HushError, InvalidArgument, Unsupported
+from hush.errors import HushError, InvalidArgument, Unsupported, check_instance
 from hush.randomness import KeyedSource, RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, plan_for, read_dataset
 from hush.runs.draft import evaluation_event, learning_delta
 from hush.runs.figures import Measurer
 from hush.runs.folder import SECRET, DiskFull, Folder
-from hush.runs.networks import Network, starting_network
+from hush.runs.networks import Network, check_factory, starting_network
 from hush.runs.outcome import Outcome, publish, stage
 from hush.runs.progress import Progress, Silence
 from hush.runs.run_plan import RunPlan
@@ -124,14 +124,17 @@ def resume(
     progress: Progress | None = None,
     device: str | None = None,
     budget: charging.Budget | None = None,
+    factory: str | None = None,
 ) -> Outcome:
-    """Continue a run that was interrupted. Nothing is spent twice.
+    """Continue a run that was interrupted. Nothing is spent twice. Nothing in the folder can run code.
 
     Args:
         path: The run's folder.
         progress: Follows the run; without it, nothing is shown.
         device: Another device to train on.
         budget: The budget that the run was started with, if there was one. The run uses what it has reserved there.
+        factory: For a model of your own, MODULE:FACTORY, as ``--model`` had it. It is imported and called; a folder
+            that names another one is refused.
 
     Returns:
         The finished run.
@@ -139,8 +142,9 @@ def resume(
     folder = Folder.open(path)
     if folder.finished:
         raise InvalidArgument("resume", str(path), "a run that is not finished", "This one is: see its report.html")
-    content = folder.read_json("run.json")
-    settings = Settings.from_json(content["settings"])
+    content = folder.read_object("run.json")
+    settings = Settings.from_json(content.get("settings"))
+    check_factory(settings.model, factory)
     if content.get("charged", False) != (budget is not None):
         expected = "the budget that the run was started with" if content.get("charged") else "no budget, as it had none"
         raise InvalidArgument("budget", "given" if budget is not None else None, expected)
@@ -152,7 +156,8 @@ def resume(
 
 def charged_to(path: Path) -> dict[str, str]:
     """Return how to find the budget that an interrupted run is charged to, as passed to `train`; empty without one."""
-    content = Folder.open(path).read_json("run.json").get("budget", {})
+    content = Folder.open(path).read_object("run.json").get("budget", {})
+    check_instance("budget", content, dict, "The folder's run.json is damaged")
     return {str(name): str(value) for name, value in content.items()}
 
 
@@ -217,6 +222,15 @@ def make_measurer(plan: RunPlan, data: Prepared, *, num_points: int, source: Ran
     )
 
 
+def _read_key(folder: Folder) -> tuple[bytes, tuple[str, ...]]:
+    """Return the key of a run, and what it assumes."""
+    secret = folder.read_object(_KEY, secret=True)
+    try:
+        return bytes.fromhex(secret["key"]), (str(secret["assumption"]),) if secret["assumption"] else ()
+    except (KeyError, TypeError, ValueError):
+        raise InvalidArgument("run", str(folder.path), f"a folder with a readable {_KEY}") from None
+
+
 class _TrainingJob:
     """One run in one process."""
 
@@ -230,9 +244,7 @@ class _TrainingJob:
     ) -> None:
         self._folder, self._progress = folder, progress
         self._source, self._budget = source, budget
-        secret = folder.read_json(_KEY, secret=True)
-        self._key = bytes.fromhex(secret["key"])
-        self._key_assumptions = (secret["assumption"],) if secret["assumption"] else ()
+        self._key, self._key_assumptions = _read_key(folder)
         self._device = device_named(settings.device)
         self._settings = settings.replace(device=str(self._device))
         self._plan: RunPlan | None = None
@@ -259,6 +271,7 @@ class _TrainingJob:
         assert self._plan is not None
         plan = self._plan
         self._refuse_other_data(data)
+        self._note_learned(plan)
         network = starting_network(plan.settings, data)
         loop = TrainingLoop(
             self._folder,
@@ -322,6 +335,12 @@ class _TrainingJob:
         self._reservation = reservation
         note_row(self._folder, reservation)
 
+    def _note_learned(self, plan: RunPlan) -> None:
+        """Count what was learned as a first state: it is about to be shown, so that it is not given back by mistake."""
+        if plan.learning is not None and not num_states(self._folder):
+            self._folder.write_json(STATES, {"states": 1}, secret=True)
+            self._hold(1)
+
     def _hold(self, states: int) -> None:
         """Record that a state was stored. Raise if another process has taken over the run."""
         if self._reservation is not None and self._reservation.answer is None:
@@ -352,7 +371,7 @@ class _TrainingJob:
         reservation, plan = self._reservation, self._plan
         if reservation is None or plan is None or reservation.resumed or reservation.answer is not None:
             return
-        if num_states(self._folder) or not reservation.is_open():
+        if self._folder.secret(STATE).exists() or not reservation.is_open():
             return
         if plan.learning is None:
             reservation.void()

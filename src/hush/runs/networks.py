@@ -150,6 +150,18 @@ _BUILDERS: dict[str, Callable[[tuple[int, ...], int], Network]] = {
 }
 
 
+def check_factory(model: Any, factory: str | None) -> None:
+    """Refuse to import and call what a folder names, unless the caller names it, too: folders come from anywhere."""
+    is_ours = model is None or model in _BUILDERS
+    if (is_ours and factory is None) or (isinstance(model, str) and ":" in model and model == factory):
+        return
+    if is_ours:
+        raise InvalidArgument("factory", factory, f"None: the model is {model or 'the default one'}")
+    why = "The model is built by code of its own, which is imported and run"
+    advice = "Name it with factory=, or --model on the command line"
+    raise InvalidArgument("factory", factory, f"{model!r}, if you trust it", why, advice)
+
+
 def _call_factory(model: str, shape: tuple[int, ...], num_classes: int) -> Network:
     """Call ``FACTORY(shape, num_classes)`` from a module on Python's path or in the current folder."""
     module_name, _, name = model.partition(":")

@@ -36,7 +36,7 @@ from torch import nn
 
 from hush.accounting.receipts import Receipt
 from hush.data import Prepared, RawData, Schema, open_data, transform
-from hush.errors import InvalidArgument
+from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Unit, verdict
 from hush.report import render
 from hush.runs.folder import Folder
@@ -44,13 +44,14 @@ from hush.runs.networks import (
     PRIVATE,
     Network,
     build_network,
+    check_factory,
     class_probabilities,
     network_arguments,
     read_weights,
 )
 from hush.runs.options import command_words, reported
 from hush.runs.run_plan import RunPlan
-from hush.runs.settings import MODELS, Settings
+from hush.runs.settings import Settings
 from hush.runs.steps import averaging_decay, rate_factor
 
 _FORMAT = "hush-model/1"
@@ -136,11 +137,23 @@ def load(path: str | Path, *, factory: str | None = None) -> Trained:
     folder = Folder(Path(path))
     if not folder.has("guarantee.json"):  # which is written after the model
         raise InvalidArgument("run", str(path), "the folder of a finished run, with a guarantee.json")
-    content = folder.read_json(_MODEL)
+    content = folder.read_object(_MODEL)
     if content.get("format") != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
+    try:
+        return _rebuilt(folder, content, factory)
+    # A part is missing, of another kind, or too large: torch says so by the others.
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
+        if isinstance(error, HushError):
+            raise
+        advice = "It is damaged, or not by hush"
+        raise InvalidArgument("run", str(path), "a folder with a model that can be rebuilt", advice) from None
+
+
+def _rebuilt(folder: Folder, content: Mapping[str, Any], factory: str | None) -> Trained:
+    """Return the model that a folder describes."""
     arguments = content["network"]
-    _check_factory(str(arguments["model"]), factory)
+    check_factory(arguments["model"], factory)
     network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
     network.classifier.load_state_dict(read_weights(folder.path / _WEIGHTS, "run"))
     return Trained(
@@ -148,20 +161,6 @@ def load(path: str | Path, *, factory: str | None = None) -> Trained:
         Schema.from_json(json.dumps(content["schema"])),
         tuple(content["classes"]),
         Guarantee.from_json((folder.path / "guarantee.json").read_text(encoding="utf-8")),
-    )
-
-
-def _check_factory(model: str, factory: str | None) -> None:
-    """Refuse to import and call a factory that only the folder names, and not the caller."""
-    if (model in MODELS and factory is None) or (":" in model and model == factory):
-        return
-    if model in MODELS:
-        raise InvalidArgument("factory", factory, f"None: the model is {model}")
-    raise InvalidArgument(
-        "factory",
-        factory,
-        f"{model!r}, if you trust it",
-        "Loading this model imports and runs its own code",
     )
 
 

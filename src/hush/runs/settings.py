@@ -246,9 +246,12 @@ class Settings:
         }
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Settings:
+    def from_json(cls, content: Any) -> Settings:
         """Return the settings that `to_json` wrote; those that are missing have their default."""
         check_instance("settings", content, dict)
+        for name in ("data", "epsilon"):
+            if name not in content:
+                raise InvalidArgument("settings", sorted(content), f"settings with {name}")
         types = {item.name: item.type for item in options_of(cls)}
         if not set(content) <= set(types):
             raise InvalidArgument("settings", sorted(set(content) - set(types)), "settings of this version of hush")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-import shlex
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from hush.data import Examples
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import RandomSource
 from hush.runs.figures import Measurer
-from hush.runs.folder import Folder
+from hush.runs.folder import Folder, resume_command
 from hush.runs.networks import Network, class_probabilities
 from hush.runs.progress import Progress
 from hush.runs.run_plan import RunPlan
@@ -51,7 +51,7 @@ class Interrupted(HushError):
 
     def __init__(self, path: Path, steps: int | None = None, total: int | None = None) -> None:
         after = "" if steps is None else f" after step {steps} of {total}"
-        super().__init__(f"interrupted{after}. Continue with: hush train --resume {shlex.quote(str(path))}")
+        super().__init__(f"interrupted{after}. Continue with: {resume_command(path)}")
 
 
 def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
@@ -196,7 +196,10 @@ class TrainingLoop:
 
     def _load_state(self) -> None:
         """Continue from the stored state, with new keys for the noise that is left."""
-        state = torch.load(self._folder.secret(STATE), weights_only=True, map_location=self._features.device)
+        try:
+            state = torch.load(self._folder.secret(STATE), weights_only=True, map_location=self._features.device)
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):  # what it says may be about the content
+            raise InvalidArgument("resume", str(self._folder.path), f"a folder with a readable {STATE}") from None
         self._private.load_state_dict(state["run"])
         if self._average is not None:
             self._average.load_state_dict(state["average"])

@@ -47,6 +47,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     folder = parser.add_argument_group("auditing a run")
     folder.add_argument("--seconds", type=float, help=f"how long to spend on retraining (default: {_SECONDS:g})")
+    folder.add_argument(
+        "--model",
+        metavar="MODULE:FACTORY",
+        help="for a model of your own: the factory that the run was started with, which is imported and run",
+    )
     scores = parser.add_argument_group("bounding epsilon from a file of scores")
     scores.add_argument("--delta", type=float, help="the delta of the bound (default: 0)")
     scores.add_argument("--epsilon", type=float, help="the claimed epsilon to compare the bound with")
@@ -84,6 +89,8 @@ def _judge_scores(path: Path, options: argparse.Namespace) -> int:
     """Compute the bound that a file of scores shows, and print it."""
     if options.seconds is not None:
         raise InvalidArgument("--seconds", options.seconds, "no value for a file of scores", "No model is trained")
+    if options.model is not None:
+        raise InvalidArgument("--model", options.model, "no value for a file of scores", "No model is trained")
     delta = check_delta("--delta", 0.0 if options.delta is None else options.delta)
     if options.method == "gaussian" and not delta > 0:
         raise InvalidArgument(
@@ -120,7 +127,9 @@ def _audit_run(path: Path, options: argparse.Namespace) -> int:
     seconds = _SECONDS if options.seconds is None else options.seconds
     progress = TerminalProgress(quiet=options.quiet)
     try:
-        result = runs.audit(path, seconds=seconds, confidence=options.confidence, progress=progress)
+        result = runs.audit(
+            path, seconds=seconds, confidence=options.confidence, progress=progress, factory=options.model
+        )
     finally:
         progress.close()
     claim = Guarantee.from_json((path / "guarantee.json").read_text(encoding="utf-8"))

@@ -149,7 +149,7 @@ def _add_spending(actions: Any) -> None:
     settle.add_argument("--void", type=int, metavar="ID", help="refund a reservation: nothing was released")
     settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: something may have been released")
     pending.add_argument(
-        "--force", action="store_true", help="with --void: even if a run is using it or has stored states"
+        "--force", action="store_true", help="even if a run is using it or, with --void, has stored states"
     )
 
 
@@ -210,6 +210,9 @@ def _pending(options: argparse.Namespace) -> None:
     reservation = reservations[number][1]
     if action == "void":
         reservation.void(force=options.force)
+    elif reservation.held_for() is not None and not options.force:
+        advice = "Wait until it ends, or pass --force: it can then publish nothing, although it is paid for"
+        raise InvalidArgument("commit", number, "a reservation that no process is working on", advice)
     else:
         reservation.commit()
     status = "voided" if action == "void" else "committed"
@@ -225,7 +228,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,
-        "epsilon": budget.cap.alone(reservation.event, row.cost),
+        "epsilon": text.alone(budget, row),
         "active_seconds_ago": reservation.held_for(),
     }
 

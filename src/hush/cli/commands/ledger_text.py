@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hush.cli.json_values import plain
 from hush.cli.terminal import bar, table
+from hush.errors import HushError
 
 if TYPE_CHECKING:
     from hush.ledger import ChargePrice, Entry, Figure, LedgerBudget, Recomputed, Status, Verification
@@ -105,7 +106,7 @@ def budget_page(budget: LedgerBudget) -> str:
                 written_time(row.time),
                 _printable(row.author),
                 settled.get(row.id, row.kind),
-                _alone(budget, row),
+                _epsilon(alone(budget, row)),
                 _printable(row.purpose),
             ]
             for row in charges[-_LAST_CHARGES:]
@@ -115,11 +116,19 @@ def budget_page(budget: LedgerBudget) -> str:
     return "\n".join(parts)
 
 
-def _alone(budget: LedgerBudget, row: Entry) -> str:
-    """Return the epsilon of a charge on its own."""
+def alone(budget: LedgerBudget, row: Entry) -> float | None:
+    """Return the epsilon of a charge on its own; None if its event cannot be read, since no hush has written it."""
     from hush.accounting import Event
 
-    return f"{budget.cap.alone(Event.from_json(row.event or ''), row.cost):.3g}"
+    try:
+        return budget.cap.alone(Event.from_json(row.event or ""), row.cost)
+    except HushError:
+        return None
+
+
+def _epsilon(number: float | None) -> str:
+    """Write an epsilon, if it is known."""
+    return "?" if number is None else f"{number:.3g}"
 
 
 def price(charge: ChargePrice, budget: LedgerBudget) -> str:
@@ -143,7 +152,7 @@ def pending(rows: list[dict[str, Any]]) -> str:
             row["time"],
             _printable(row["budget"]),
             _printable(row["author"]),
-            f"{row['epsilon']:.3g}",
+            _epsilon(row["epsilon"]),
             "" if row["active_seconds_ago"] is None else f"{row['active_seconds_ago']:.0f} s ago",
             _printable(row["purpose"]),
         ]

@@ -23,7 +23,7 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.people import Role, may_serve
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind
+from hush.ledger.storage.entry import Entry, EntryKind, parsed_details
 from hush.ledger.storage.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -73,7 +73,12 @@ def same_event(stored: str | None, asked: str) -> bool:
     >>> same_event(before.to_json(), after.to_json()), same_event(before.to_json(), GaussianEvent(2.0).to_json())
     (True, False)
     """
-    return stored == asked or (stored is not None and _terms(json.loads(stored)) == _terms(json.loads(asked)))
+    if stored is None or stored == asked:
+        return stored == asked
+    try:
+        return bool(_terms(json.loads(stored)) == _terms(json.loads(asked)))
+    except (ValueError, RecursionError):  # somebody has written a row without hush
+        return False
 
 
 def _terms(content: Any) -> Any:
@@ -98,11 +103,12 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
         elif not same_event(row.event, charge.event.to_json()):
             continue  # the same question, with different noise
         settled = budget.store.lasting_rows(schema.entries.c.charge == row.id)
-        can_continue = not settled and json.loads(row.details)["sealed"] and charge.sealed
+        can_continue = not settled and parsed_details(row.details).get("sealed") is True and charge.sealed
         can_continue = can_continue and row.author == budget.person.name
         has_answer = bool(settled) and settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None
         if (can_continue or has_answer) and stored_data(row) != charge.data:
-            others.append(row)
+            if _may_serve(budget, row):  # what else an analyst has written refuses nobody's question
+                others.append(row)
             continue
         if not settled:
             if can_continue:
@@ -142,7 +148,7 @@ def stored_details(charge: Charge) -> dict[str, Any]:
 
 def stored_data(row: Entry) -> str:
     """Return the identity of the data of a row's release; empty if the row does not state it."""
-    return str(json.loads(row.details).get("data", ""))
+    return str(parsed_details(row.details).get("data", ""))
 
 
 def _other_data(row: Entry, charge: Charge) -> InvalidArgument:

@@ -11,6 +11,7 @@ A lease keeps honest processes apart. It is not part of the hash chain, and chan
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from contextlib import suppress
@@ -157,8 +158,8 @@ def _held(when: str) -> InvalidArgument:
 
 def _is_dead(holder: str) -> bool:
     """Return whether a lease's process is known to have ended: it ran here, and is gone."""
-    machine, process, started, _ = holder.rsplit(" ", 3)
-    return machine == _machine() and _started(int(process)) != started
+    match = re.fullmatch(r"(\S+) ([0-9]{1,10}) (\S*) [0-9a-f]+", holder)  # another text is of another program
+    return match is not None and match[1] == _machine() and _started(int(match[2])) != match[3]
 
 
 def _machine() -> str:

@@ -36,7 +36,7 @@ from hush.ledger.accounts.earlier_charges import (
     stored_details,
 )
 from hush.ledger.accounts.people import Person, Role
-from hush.ledger.accounts.refusals import checked_purpose, refuse_plan_keys, refuse_predictable
+from hush.ledger.accounts.refusals import check_request, checked_purpose, refuse_predictable
 from hush.ledger.accounts.reservation import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
@@ -113,7 +113,7 @@ class LedgerBudget:
         reservation that was not settled is continued.
         """
         check_instance("charge", charge, Charge)
-        refuse_plan_keys(charge.request)
+        check_request(charge.request)
         self.refuse_other_parts(charge, self.block_list())
         question = hashed_question(self, charge)
         before = earlier_reservation(self, charge)
@@ -150,7 +150,7 @@ class LedgerBudget:
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""
         charge = Charge(event=event, purpose=purpose, request=request)
-        refuse_plan_keys(request)
+        check_request(request)
         try:
             return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.accounts.people import may_serve
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind
+from hush.ledger.storage.entry import Entry, EntryKind, parsed_details
 from hush.ledger.storage.store import AlreadyThere, Effect
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class Reserved:
             answer: The released answer, to return when the same question is asked again.
         """
         change = Cost()
-        claimed = json.loads(self.row.details).get("delta") is not None
+        claimed = parsed_details(self.row.details).get("delta") is not None
         self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
             cost = self._budget.cost(event)
@@ -146,7 +145,7 @@ class Reserved:
 
     @property
     def _is_plan(self) -> bool:
-        return "is_plan" in json.loads(self.row.details)
+        return "is_plan" in parsed_details(self.row.details)
 
     def is_open(self) -> bool:
         """Return whether the reservation is neither committed nor voided."""
@@ -236,14 +235,15 @@ def check_asked_once(connection: sa.Connection, written: Entry) -> None:
         .where(rows.c.question == written.question, rows.c.budget == written.budget)
         .where(rows.c.kind == EntryKind.RESERVED, rows.c.id < written.id)
     )
-    details = json.loads(written.details)
+    details = parsed_details(written.details)
     if details.get("asked_again"):
         return
     for row in connection.execute(earlier):
-        if row.event != written.event or json.loads(row.details).get("data") != details.get("data"):
+        earlier_details = parsed_details(row.details)
+        if row.event != written.event or earlier_details.get("data") != details.get("data"):
             continue
         same_author = row.author == written.author
-        both_sealed = details["sealed"] and json.loads(row.details)["sealed"]
+        both_sealed = details["sealed"] and earlier_details.get("sealed") is True
         can_continue = row.kind is None and same_author and both_sealed
         was_answered = row.kind == EntryKind.COMMITTED and row.answer is not None
         if can_continue or (was_answered and may_serve(connection, row.author, written.author)):

@@ -117,9 +117,11 @@ class WholePlan:
 def reserve_whole(budget: LedgerBudget, events: Sequence[Event], delta: float, purpose: str) -> WholePlan:
     """Reserve a plan. See `LedgerBudget.plan`."""
     check_positive("delta", check_delta("delta", delta))
+    if not isinstance(events, (list, tuple)) or not events:
+        raise InvalidArgument("events", events, "a list of at least one event")
+    for event in events:
+        check_instance("events", event, Event)
     parts = tuple(events)
-    if not parts:
-        raise InvalidArgument("events", parts, "at least one event")
     together = ComposedEvent(parts)
     cost = budget.cap.claimed_cost(together, delta=delta)
     details = json.dumps({"sealed": False, "delta": delta, "is_plan": True})

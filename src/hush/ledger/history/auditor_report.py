@@ -13,11 +13,12 @@ from hush.ledger.accounts.blocks import guarantee_in_blocks
 from hush.ledger.accounts.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
-from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part, parsed_details
+from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part
 from hush.ledger.history.spending import SpendingHistory, spending_history
 from hush.ledger.history.verification import Verification, read, verified
 from hush.ledger.history.words import in_words
 from hush.ledger.storage import schema as schema
+from hush.ledger.storage.entry import parsed_details
 from hush.ledger.storage.store import Store
 from hush.report import page_parts as html
 from hush.report.page_parts import Html, Section
@@ -202,7 +203,10 @@ def _composed(composed: Composition) -> Html:
     ]
     rows = [[theorem, *_figure(result, meaning)] for theorem, result, meaning in figures]
     return html.table(
-        f"Composition of {composed.charges:,} charges", ["Theorem", "Epsilon", "Delta", ""], rows, class_="charges"
+        f"Composition of {composed.charges:,} {'charge' if composed.charges == 1 else 'charges'}",
+        ["Theorem", "Epsilon", "Delta", ""],
+        rows,
+        class_="charges",
     )
 
 
@@ -252,7 +256,7 @@ def _charge_row(cap: Cap, charge: Charged) -> list[object]:
 
 def _result(charge: Charged) -> Html | None:
     """Return a link to the folder that holds the result, whose guarantee.json names this row."""
-    details = parsed_details(charge.row)
+    details = parsed_details(charge.row.details)
     folder = details.get("folder")
     if not isinstance(folder, str) or not folder:
         return None

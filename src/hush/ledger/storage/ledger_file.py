@@ -43,7 +43,7 @@ def file_of(url: sa.URL) -> str:
         raise InvalidArgument("url", url.drivername, "sqlite:///file", "hush opens files with Python's own driver")
     if url.query or url.host or url.username or url.password or url.port:
         raise InvalidArgument("url", "...", "sqlite:///file, without a host and without parameters")
-    if "\0" in path:
+    if "\0" in path or not _is_unicode(path):
         raise InvalidArgument("url", "...", "the name of a file", "It has a character that no file name can have")
     if not path or path == ":memory:":
         raise InvalidArgument("url", str(url), "a file", "A budget in memory would end with the process")
@@ -71,6 +71,14 @@ def _check_kind(path: str, url: str) -> None:
         raise InvalidArgument("url", url, f"a file that can be reached ({error.strerror})") from None
     if entry is not None and not stat.S_ISREG(entry.st_mode):
         raise InvalidArgument("url", url, "a file", "This is a folder or a device")
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether SQLite can be given a text."""
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:
+        return False
 
 
 def _state(path: str) -> os.stat_result | None:

@@ -129,8 +129,8 @@ _IS_KEEPER = sa.text(
     "AND schemaname = current_schema()"
 )
 _SCHEMAS = """
-SELECT pg_catalog.quote_ident(path.name) FROM pg_catalog.unnest(pg_catalog.current_schemas(false))
-    WITH ORDINALITY AS path(name, place)
+SELECT pg_catalog.quote_ident(path.name), pg_catalog.has_schema_privilege('public', space.oid, 'CREATE')
+FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path(name, place)
 JOIN pg_catalog.pg_namespace AS space ON space.nspname OPERATOR(pg_catalog.=) path.name
 WHERE path.name OPERATOR(pg_catalog.<>) session_user
     OR pg_catalog.pg_get_userbyid(space.nspowner) OPERATOR(pg_catalog.=) session_user
@@ -141,12 +141,22 @@ ORDER BY path.place LIMIT 1
 def _set_path(connection: Any, _: Any) -> None:
     """Look for tables and functions in one schema only.
 
-    By default, the path begins with a schema named after the user, which somebody else may have created and filled.
+    By default, the path begins with a schema named after the user, which somebody else may have created and filled. If
+    everyone may create functions, as by default before PostgreSQL 15, somebody could make an operator that fits hush's
+    statements better than the system's, and that would run with the rights of the person who charges.
     """
     with connection.cursor() as cursor:
         place = cursor.execute(_SCHEMAS).fetchone()
         if place is None:
             raise InvalidArgument("url", "...", "a database with a schema that you may use")
+        if place[1]:
+            raise InvalidArgument(
+                "url",
+                "...",
+                "a database in whose schema not everybody may create functions",
+                "They would run with your rights",
+                f"Let its owner run: REVOKE CREATE ON SCHEMA {place[0]} FROM PUBLIC",
+            )
         cursor.execute(f"SET search_path = {place[0]}, pg_temp")
     connection.commit()
 

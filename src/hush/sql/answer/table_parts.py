@@ -73,7 +73,7 @@ def _period_condition(name: str, part: str, column: str, table: PrivateTable) ->
 
 def _period(part: str) -> tuple[str, date, date]:
     """Return the length of a part, its first day, and the first day after it."""
-    match = re.fullmatch(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", str(part))
+    match = re.fullmatch(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?", str(part))
     try:
         if match is None:
             raise ValueError
