@@ -221,6 +221,19 @@ def per_unit_select(
     return QueryRelation(body, fields, units, id_kind, next(names))
 
 
+def is_over_units(node: exp.Select, origin: Origin, row: Translator, has_column: Callable[[str], bool]) -> bool:
+    """Return whether the rows of a subquery that aggregates belong to no unit: it reads units, and groups by none."""
+    if origin.owner is None:
+        return False
+    keys = group_keys(node, row, check_aliases(row.refuse, node, has_column))
+    return not any(map(_identifies_unit, keys))
+
+
+def _identifies_unit(key: Expr) -> bool:
+    """Return whether rows that agree in a key belong to one unit."""
+    return (key.unit or key.owner_key != "") and key.op == "column"
+
+
 def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:
     """Refuse a subquery whose rows would not belong to one unit.
 
@@ -233,7 +246,7 @@ def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[E
             "a subquery cannot aggregate if the unit is a user within a window",
             "Declare the table with the user as its unit",
         )
-    if not any((key.unit or key.owner_key) and key.op == "column" for key in keys):
+    if not any(map(_identifies_unit, keys)):
         raise refuse(
             node,
             "a subquery that aggregates over units is refused: its rows would belong to no unit",

@@ -248,6 +248,13 @@ class Dialect:
             return self.templates["date_literal"].format(value.isoformat())
         return self.text_constant(str(value))
 
+    def null(self, kind: ColumnKind) -> str:
+        """Return NULL with the type of values of this kind, so that a list of nothing else has one."""
+        if kind is ColumnKind.BOOL:  # which is no type of a cast on MySQL
+            return f"({self.null(ColumnKind.INT)} = 1)"
+        types = {ColumnKind.INT: self.integers[2], ColumnKind.FLOAT: self.double, ColumnKind.TEXT: self.text}
+        return f"CAST(NULL AS {({**types, ColumnKind.DATE: 'DATE', ColumnKind.TIME: self.time})[kind]})"
+
     def real(self, value: float) -> str:
         """Return a number in double precision. The repr of a float is exact."""
         return f"CAST({value!r} AS {self.double})"

@@ -20,6 +20,7 @@ from hush.sql.syntax.relation import (
     PerUnit,
     Projection,
     QueryRelation,
+    ReleasedRows,
     Scan,
     ScannedColumn,
     UnionAll,
@@ -73,6 +74,8 @@ class RelationWriter:
             return self._per_unit(body)
         if isinstance(body, UnionAll):
             return _union(relation, body, self._dialect)
+        if isinstance(body, ReleasedRows):
+            return _released_rows(body, self._dialect)
         assert isinstance(body, Projection)
         items = [f"{write_expression(item, self._dialect)} AS {name}" for name, item in body.items]
         return self.select([*unit_columns(body.origin), *items], body.origin, body.where)
@@ -100,6 +103,20 @@ def _union(relation: QueryRelation, body: UnionAll, dialect: Dialect) -> str:
         ]
         selects.append(f"SELECT {', '.join([*units, *columns])} FROM {part.relation.name} AS {part.alias}")
     return " UNION ALL ".join(selects)
+
+
+def _released_rows(body: ReleasedRows, dialect: Dialect) -> str:
+    """Return released rows, column by column: every engine has lists of constants with their indices."""
+    items, lists = [], []
+    for index, kind in enumerate(body.kinds):
+        values = [row[index] for row in body.rows] or [None]
+        constants = [dialect.null(kind) if value is None else dialect.constant(value, kind) for value in values]
+        lists.append(dialect.public_list(f"l{index}", constants))
+        text = dialect.templates["text_column"] if kind is ColumnKind.TEXT else "{0}"
+        items.append(f"{text.format(f'l{index}.k')} AS c{index}")
+    joined = [f"INNER JOIN {text} ON l{index}.i = l0.i" for index, text in enumerate(lists) if index]
+    rows = " ".join([lists[0], *joined])
+    return f"SELECT {', '.join(items)} FROM {rows}{'' if body.rows else ' WHERE 1 = 0'}"
 
 
 def _write_origin(origin: Origin, dialect: Dialect) -> str:
