@@ -30,7 +30,8 @@ LEAD, FIRST_VALUE, LAST_VALUE, and sums such as SUM(COUNT(*)) OVER (). JOIN, LEF
 the unit, on keys that lead to it (`Through`) or with public tables; tables separated by commas, if WHERE equates these.
 WITH and subqueries, which may aggregate per unit (BOOL_AND and BOOL_OR, too), select *, or be a UNION ALL. In
 subqueries, windows of one unit's rows: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN, MAX. In WHERE,
-EXISTS, IN and aggregates of subqueries on public tables or on rows of the same unit. For each row: arithmetic,
+EXISTS, IN and aggregates of subqueries on public tables or on rows of the same unit. Other aggregates of private tables
+in subqueries are released first, with a share of epsilon (`read.stages`). For each row: arithmetic,
 comparisons, AND, OR, NOT, IS NULL, IS DISTINCT FROM, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST,
 GREATEST, CAST, ABS, SIGN, MOD, FLOOR, CEIL, ROUND, SQRT, LN, LOG, EXP, POW with an exponent from 1 to 8, LOWER, UPPER,
 TRIM, LTRIM, RTRIM, LENGTH, SUBSTRING, LEFT, RIGHT, SPLIT_PART, REPLACE by a text that is not longer, STRPOS, CONTAINS,

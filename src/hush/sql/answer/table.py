@@ -47,7 +47,6 @@ from hush.sql.answer.staged import (
     staged_price,
     total_cost,
 )
-from hush.sql.answer.table_parts import parts_condition
 from hush.sql.engines.data_identity import ContentKey, DataIdentities
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
@@ -58,12 +57,13 @@ from hush.sql.read.query import plan_query
 from hush.sql.read.stages import Stages, read_stages
 from hush.sql.syntax.relation import scanned_tables
 from hush.sql.write.plan import QueryPlan
+from hush.sql.write.table_parts import parts_condition
 from hush.statistics import ContributionLimits, Selection, TotalLimits
 from hush.statistics.noise import NoiseKind, claim
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedQuery:
     """A query, or one of its stages, with all that is fixed before data are read.
 
     Attributes:
@@ -181,7 +181,7 @@ class Table:
         total = self._total_cost(prepared, request, source_or_default(None))
         return staged_price(stages, prices, total)
 
-    def _price(self, prepared: Prepared, expected: float | None, confidence: float) -> QueryPrice:
+    def _price(self, prepared: PreparedQuery, expected: float | None, confidence: float) -> QueryPrice:
         """Return the price of a query that is prepared."""
         source = source_or_default(None)
         cost, query, known = self._cost(prepared, source), prepared.query, prepared.known
@@ -251,7 +251,8 @@ class Table:
                 their tables were changed, so they need it if you want a new answer.
 
         Guarantee:
-            (epsilon, delta)-differential privacy under adding or removing one unit with all of its rows.
+            (epsilon, delta)-differential privacy under adding or removing one unit with all of its rows. It covers the
+            released values of subqueries: each stage is private at its share for whatever was released before it.
 
         Assumes:
             Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
@@ -263,7 +264,7 @@ class Table:
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
-            (quantiles).
+            (quantiles); Dwork et al. 2010, "Boosting and differential privacy" (stages: adaptive composition).
         """
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
@@ -341,7 +342,7 @@ class Table:
         share: float,
         *,
         remembered: bool = True,
-    ) -> Prepared:
+    ) -> PreparedQuery:
         """Return a query with all that is fixed before data are read.
 
         Args:
@@ -356,7 +357,7 @@ class Table:
         first = self._plan(query, ContributionLimits())
         requested = self._requested(first, rows_per_unit, groups_per_unit)
         known, choices_plan, rest = self._plan_choices(first, requested, request, share, remembered=remembered)
-        prepared = Prepared(query, first, requested, known, choices_plan, rest, has_choices=rest is not request)
+        prepared = PreparedQuery(query, first, requested, known, choices_plan, rest, has_choices=rest is not request)
         if not choices_plan:
             return replace(prepared, query=self._within(query, requested, first, known, rest))
         self._priced_query(query, ContributionLimits(), {}, rest)  # refuse what no limits would allow
@@ -370,13 +371,13 @@ class Table:
         rows_per_unit: int | None,
         groups_per_unit: int | None,
         share: float,
-    ) -> list[Prepared]:
+    ) -> list[PreparedQuery]:
         """Return the private stages of a query with all that is fixed before data are read."""
         part = share_of(request, len(stages.private))
         given = (rows_per_unit, groups_per_unit, share)
         return [self._prepared(query, part, *given, remembered=False) for query in stages.private]
 
-    def _cost(self, prepared: Prepared, source: RandomSource) -> StageCost:
+    def _cost(self, prepared: PreparedQuery, source: RandomSource) -> StageCost:
         """Return what a query costs, with its choices."""
         if prepared.query is not None:
             return StageCost(*prepared.query.claim(source))
@@ -385,7 +386,7 @@ class Table:
         epsilon = choices_plan.epsilon + rest.known_epsilon()
         return StageCost(*self._claim(prepared.first, event, epsilon, rest.delta, source))
 
-    def _cost_but_choices(self, prepared: Prepared, source: RandomSource) -> StageCost:
+    def _cost_but_choices(self, prepared: PreparedQuery, source: RandomSource) -> StageCost:
         """Return what a query costs besides its choices, which are charged by themselves.
 
         Whatever the choices will be, the noise is calibrated to (epsilon, delta): the charge does not depend on them,
@@ -397,7 +398,7 @@ class Table:
         assert prepared.query is not None
         return StageCost(*prepared.query.claim(source))
 
-    def _total_cost(self, prepared: Sequence[Prepared], request: PriceRequest, source: RandomSource) -> StageCost:
+    def _total_cost(self, prepared: Sequence[PreparedQuery], request: PriceRequest, source: RandomSource) -> StageCost:
         """Return what all stages of a query cost together."""
         costs = [self._cost(stage, source) for stage in prepared]
         assumptions = [line for stage in prepared for line in self._assumptions(stage.first)]
@@ -405,7 +406,7 @@ class Table:
 
     def _run(
         self,
-        prepared: Prepared,
+        prepared: PreparedQuery,
         confidence: float,
         source: RandomSource,
         charge_choice: StoredCharge | None = None,
@@ -435,7 +436,12 @@ class Table:
         return answer
 
     def _run_stages(
-        self, stages: Stages, prepared: Sequence[Prepared], total: StageCost, confidence: float, source: RandomSource
+        self,
+        stages: Stages,
+        prepared: Sequence[PreparedQuery],
+        total: StageCost,
+        confidence: float,
+        source: RandomSource,
     ) -> QueryAnswer:
         """Return the answer of a query in stages."""
         ask: list[Asked] = [partial(self._run_stage, stage, confidence, source) for stage in prepared]
@@ -444,7 +450,7 @@ class Table:
         costs = [self._cost(stage, source) for stage in prepared]
         return staged_answer(stages, run_stages(stages, ask), costs, total)
 
-    def _run_stage(self, prepared: Prepared, confidence: float, source: RandomSource, rows: Rows) -> QueryAnswer:
+    def _run_stage(self, prepared: PreparedQuery, confidence: float, source: RandomSource, rows: Rows) -> QueryAnswer:
         """Return the answer of a stage, with the rows that were released before it as constants."""
         if not prepared.text.released:
             return self._run(prepared, confidence, source)

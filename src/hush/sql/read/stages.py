@@ -25,6 +25,7 @@ from hush.sql.read.parsed_query import ParsedQuery, parse_query
 from hush.sql.read.query import plan_query
 from hush.sql.read.relations.nested import VALUE, value_of
 from hush.sql.read.relations.reader import Reader
+from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.relation import Field, QueryRelation, ReleasedRows
 
@@ -143,7 +144,9 @@ class _Stager:
         reader.where(select, scope, common)
         for node in list(_values_after_grouping(select)):
             if isinstance(node.this, exp.Select) and len(node.this.expressions) == 1:
-                self._release_value(node, node.this)
+                inner, _ = reader.origin(node.this, reader.common_tables(node.this, common))
+                if inner.owner is not None:
+                    self._release_value(node, node.this)
         return origin.owner is None
 
     def _release_value(self, node: exp.Subquery, select: exp.Select) -> None:
@@ -162,8 +165,13 @@ class _Stager:
             expression = output.expression
             if expression.kind in (ColumnKind.OTHER, ColumnKind.NULL):
                 raise self.refuse(at, f"{output.name} of a released subquery is no single value", "Leave it out")
-            column = replace(
-                expression, op="column", args=(), value=None, unit=False, owner_key="", required=False, domain=None
+            is_count = expression.op == "statistic" and plan.statistics[expression.value].kind == "count"
+            column = Expr(
+                "column",
+                ColumnKind.INT if is_count else expression.kind,
+                low=expression.low,
+                high=expression.high,
+                integral=is_count or expression.integral,
             )
             fields.append(Field(output.name, f"c{index}", column))
         kinds = tuple(entry.prototype.kind for entry in fields)

@@ -11,7 +11,8 @@ for.
 | (SELECT AVG(y) ... WHERE ...) | one row of aggregates: likewise, without GROUP BY |
 
 WHERE of a subquery may name columns of the enclosing query. x NOT IN (...) compares with rows of the same unit only: a
-NULL in the rows of another unit, which would make it NULL in plain SQL, plays no part. A scalar subquery without an
+NULL in the rows of another unit, which would make it NULL in plain SQL, plays no part. An aggregate of rows of other
+units is released before the query, if the reader can release it (`hush.sql.read.stages`). A scalar subquery without an
 aggregate would fail if it had two rows, and so reveal that it does.
 """
 

@@ -150,11 +150,11 @@ class Reader:
             if owner is None:
                 why = "which rows of a public table count would depend on all units"
                 raise self.refuse.other_units(node, why, PUBLIC_ADVICE)
+            if nested and from_item.alias not in same:
+                raise self.refuse.other_units(node, WIDE_SUBQUERY, *NESTED_ADVICE)
             if from_item is not owner:
                 check_comparable(self.refuse, node, owner, from_item)
             if from_item.alias not in same:
-                if nested:
-                    raise self.refuse.other_units(node, WIDE_SUBQUERY, *NESTED_ADVICE)
                 raise self.refuse(node, WIDE_JOIN, JOIN_ADVICE)
 
     def select(self, node: exp.Expr, outer: CommonTables) -> QueryRelation:
