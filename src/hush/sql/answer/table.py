@@ -134,8 +134,9 @@ class Table:
 
     def limits_of(self, name: str) -> RequestedLimits:
         """Return the limits of queries that read this one table and name none; None for those to be chosen."""
-        limits = self._table_limits.get(name, self._limits)
-        return limits if name == self.name else replace(limits, most_rows=None)  # a fact about the first table
+        if name in self._table_limits:
+            return self._table_limits[name]
+        return self._limits if name == self.name else replace(self._limits, most_rows=None)  # a fact about the first
 
     def forget(self) -> None:
         """Drop the views, limits and bounds that earlier queries left behind. Call it after the data have changed."""

@@ -274,14 +274,11 @@ def _count(translate: Translator, node: exp.Count) -> Expr:
 
 
 def _sum_or_mean(op: str) -> Callable[[Translator, Any], Expr]:
-    """Return the rule for SUM or AVG of one unit's rows. They run on the grid, as sums over units do."""
+    """Return the rule for SUM or AVG of one unit's rows. They run on grids, with or without bounds."""
 
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = clamp_columns(translate.number(node.this))
-        if not inner.bounded:
-            # Without bounds there is no grid. A floating-point sum depends on the order of rows, and so on other units.
-            raise translate.refuse(node, "a sum needs bounds", "Declare bounds, or write LEAST(GREATEST(x, 0), 100)")
         aggregate = numeric(op, inner)
         return replace(aggregate, low=inner.low, high=inner.high) if op == "mean_of" else aggregate
 

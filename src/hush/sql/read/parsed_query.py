@@ -13,7 +13,7 @@ from datetime import date, datetime
 from typing import Any
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from hush.data.tables.catalog import LARGEST, ColumnKind
 from hush.errors import check_instance
@@ -119,5 +119,15 @@ def parse_query(text: str, dialect: str) -> ParsedQuery:
         raise QueryRefused(1, 1, "expected exactly one statement", "Ask one query at a time")
     if not isinstance(statements[0], exp.Select):
         raise refuse(statements[0], *not_a_select(statements[0]))
+    if dialect == "duckdb":
+        _refuse_tilde(text, refuse)
     expand(statements[0], dialect)
     return ParsedQuery(statements[0], refuse)
+
+
+def _refuse_tilde(text: str, refuse: Refuser) -> None:
+    """Refuse x ~ 'pattern' on DuckDB, where it has to match the whole text: the parser takes it for a search."""
+    for token in sqlglot.tokenize(text, read="duckdb") if "~" in text else ():
+        if token.text in ("~", "!~") and token.token_type is not TokenType.STRING:
+            why = "~ is refused here: on duckdb, it has to match a whole text"
+            raise refuse.at(token.start, why, "Write REGEXP_FULL_MATCH(x, p) or REGEXP_MATCHES(x, p)")

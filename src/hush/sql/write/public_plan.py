@@ -59,7 +59,9 @@ class PublicPlan:
 
     def answer(self, rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
         """Return the rows of the answer from the result of `sql`."""
-        types = [_TYPES.get(entry.prototype.kind) for entry in self.relation.fields]
+        types = [
+            int if entry.prototype.integral else _TYPES.get(entry.prototype.kind) for entry in self.relation.fields
+        ]
         read = [
             tuple(
                 cell if cell is None or number is None else number(cell)
