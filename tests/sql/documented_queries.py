@@ -102,7 +102,6 @@ EXAMPLES = [
         "Qrlew",
         "SELECT AVG(grouped_sum_age) AS res FROM (SELECT SUM(capital_loss) AS grouped_sum_age FROM census GROUP BY "
         "age) AS subquery",
-        refused="Add the unit to its GROUP BY",
     ),
     # BigQuery
     _bigquery("COUNT(*) times_requested", "COUNT(*) times_requested"),

@@ -48,6 +48,10 @@ QUERIES = [
     "SELECT SPLIT_PART(note, 'a', 2) AS a, REPLACE(note, '1', '') AS b, CONCAT_WS('-', note, region) AS c, RIGHT(note, "
     "2) AS d, STRPOS(note, 'a') AS e, SIGN(income) AS f, ROUND(LOG(10, income), 6) AS g, COUNT(*) FROM people "
     "GROUP BY ALL",
+    "SELECT SUBSTRING(note, 1, 1) AS a, COUNT(*) FROM people WHERE REGEXP_LIKE(note, '^n[0-9]+$') OR NOT "
+    "REGEXP_LIKE(note, '[^a-z]{3}-|é') GROUP BY a",
+    "SELECT note, SUM(LEAST(GREATEST(s, -9), 9)), AVG(LEAST(GREATEST(m, -9), 9)) FROM (SELECT user_id, note, "
+    "SUM(CAST(note AS DOUBLE)) AS s, AVG(income * 1e9) AS m FROM people GROUP BY user_id, note) AS t GROUP BY note",
     "SELECT region, flag, COUNT(*), COUNT(DISTINCT age) FROM people GROUP BY ROLLUP (region, flag)",
     "SELECT a, b, c, d, COUNT(*) FROM (SELECT user_id, BOOL_OR(flag) AS a, BOOL_AND(age > 3) AS b, MAX(flag) AS c, "
     "MIN(age > 3) AS d FROM people GROUP BY user_id) AS t GROUP BY a, b, c, d",

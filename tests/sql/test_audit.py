@@ -90,12 +90,13 @@ def table_of(rows: Rows, copies: int, *, listed: bool = True, key: bytes | None 
 
 @dataclass(frozen=True)
 class Query:
-    """A query about each copy: the aggregates, the arguments, further clauses, and whether places are listed."""
+    """A query about each copy: the aggregates, arguments, further clauses, whether places are listed, a condition."""
 
     aggregates: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     after: str = ""
     listed: bool = True
+    where: str = ""
 
     @property
     def delta(self) -> float:
@@ -107,7 +108,7 @@ class Query:
         def draw(rows: Rows, source: RandomSource, copies: int) -> NDArray[np.float64]:
             if (rows, copies) not in tables:
                 tables[rows, copies] = table_of(rows, copies, listed=self.listed)
-            text = f"SELECT copy, place, {self.aggregates} FROM visits GROUP BY copy, place {self.after}"
+            text = f"SELECT copy, place, {self.aggregates} FROM visits {self.where} GROUP BY copy, place {self.after}"
             answer = tables[rows, copies].sql(text, epsilon=EPSILON, source=source, **self.settings)
             # For each copy and place: whether it is shown, then its numbers.
             outputs = np.zeros((copies, len(PLACES), len(answer.columns) - 1))
@@ -119,6 +120,7 @@ class Query:
 
 
 PRIVATE = {"listed": False}
+AVERAGE_OF_THE_COPY = "SELECT AVG(v.amount) FROM visits v WHERE v.copy = visits.copy"
 QUERIES = {
     "counts and sums": Query("COUNT(*), SUM(amount)", {"groups_per_unit": 2, "rows_per_unit": 2}),
     "counts": Query("COUNT(*)", {"groups_per_unit": 1, "rows_per_unit": 1}),
@@ -140,6 +142,9 @@ QUERIES = {
         "SUM(amount)",
         {"groups_per_unit": 2, "rows_per_unit": 1, "delta": DELTA, "selection": LaplaceThreshold()},
         **PRIVATE,
+    ),
+    "released averages": Query(
+        "COUNT(*)", {"groups_per_unit": 2, "rows_per_unit": 2}, where=f"WHERE amount >= ({AVERAGE_OF_THE_COPY})"
     ),
     "gaussian, private groups": Query(
         "COUNT(*)", {"groups_per_unit": 1, "rows_per_unit": 1, "delta": DELTA, "noise": GaussianNoise()}, **PRIVATE
@@ -223,6 +228,16 @@ def having_on_exact_counts() -> AbstractContextManager[Any]:
     return mock.patch.object(PricedQuery, "release", twin)
 
 
+def subqueries_without_noise() -> AbstractContextManager[Any]:
+    noisy = PricedQuery._noisy_sums
+
+    def twin(query: PricedQuery, groups: Any, source: RandomSource) -> Any:
+        is_released = "hush_value" in query.plan.columns
+        return [dict(group.sums) for group in groups] if is_released else noisy(query, groups, source)
+
+    return mock.patch.object(PricedQuery, "_noisy_sums", twin)
+
+
 TWINS = [
     (clamped_before_summing, "counts", "many rows"),
     (clamped_before_summing, "sums", "extreme values"),
@@ -247,11 +262,13 @@ def test_an_omitted_step_is_caught(twin: Callable[[], Any], name: str, intruder:
 
 ONCE = 90  # enough to catch a certain leak
 CROWD: Rows = tuple((user, LISTED[user % 3], 0.0) for user in range(12))
+WITH_AVERAGE = "COUNT(*), (SELECT AVG(amount) FROM visits)"
 ALONE = {
     "COUNT(*), SUM(amount)": {"rows_per_unit": 2},
     "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)": {"rows_per_unit": 2},
     "MEDIAN(amount), COUNT(*), AVG(amount)": {"delta": DELTA, "noise": GaussianNoise()},
     "AVG(spent)": {"rows_per_unit": 2},  # its bounds are learned
+    WITH_AVERAGE: {"rows_per_unit": 2},
     "COUNT(*)": {},
 }
 
@@ -362,6 +379,7 @@ def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     ("twin", "aggregates", "rows", "cold"),
     [
         (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], True),
+        (subqueries_without_noise, WITH_AVERAGE, INTRUDERS["many rows"], False),
         (limits_from_exact_counts, "COUNT(*)", INTRUDERS["many rows"], False),
         (bounds_from_exact_counts, "AVG(spent)", INTRUDERS["extreme values"], False),
         pytest.param(

@@ -218,6 +218,32 @@ SCALARS: dict[str, list[str | tuple[str, str]]] = {
         "DATE_DIFF('hour', m, TIMESTAMP '2024-01-01 12:30:00')",
         "DATE_DIFF('minute', TIMESTAMP '2024-01-01 12:30:59', m)",
     ],
+    # \\d, sets, anchors and quantifiers as DuckDB's own SQL reads them.
+    "regular expressions in DuckDB's dialect": [
+        "REGEXP_MATCHES(t, '[0-9]')",
+        "REGEXP_MATCHES(t, '^[0-9]{4}-[0-9]{2}-\\d\\d$')",
+        "REGEXP_MATCHES(t, '^-?\\d+e\\d*$')",
+        "REGEXP_MATCHES(s, 'É|ñ|Σ')",
+        "REGEXP_MATCHES(s, '[^a-zA-Z]')",
+        "REGEXP_MATCHES(s, '^\\w+$')",
+        "REGEXP_MATCHES(s, 'N1', 'i')",
+        "REGEXP_MATCHES(t, '[.]|\\.')",
+        "REGEXP_MATCHES(t, '\\s[ab]*\\s')",
+        "REGEXP_MATCHES(t, '[\\]\\[\\^&|~-]')",
+        "REGEXP_MATCHES(s, '^n|[^ ]$')",
+        "REGEXP_FULL_MATCH(t, '[0-9.]+')",
+        "REGEXP_FULL_MATCH(s, '[n1]+|ÉCOLE')",
+        "t SIMILAR TO '[0-9]+-[0-9]+-[0-9]+|x'",
+        "t NOT SIMILAR TO '[0-9]{3}'",
+        "REGEXP_EXTRACT(t, '[0-9]+')",
+        "REGEXP_EXTRACT(s, '[a-z]{2,3}')",
+        "REGEXP_EXTRACT(t, '[0-9]{2}-[0-9]+$')",
+        "REGEXP_REPLACE(t, '[0-9]', '#')",
+        "REGEXP_REPLACE(t, '[0-9]+', '#', 'g')",
+        "REGEXP_REPLACE(s, '[^ ]', '', 'g')",
+        "REGEXP_REPLACE(s, '^É', 'E')",
+        "REGEXP_REPLACE(s, 'NA', '', 'i')",
+    ],
     "truncated dates": [
         *(f"DATE_TRUNC('{unit}', m)" for unit in ("hour", "day", "week")),
         *(
@@ -334,15 +360,30 @@ def plan(text: str, host: Any, dialect: str | None = None) -> QueryPlan:
     return plan_query(text, tables=tables, limits=limits, dialect=grammar)
 
 
+OF_POSTGRES = [
+    ("t ~ '[0-9]+'", "REGEXP_MATCHES(t, '[0-9]+')"),
+    ("t !~ '[0-9]+'", "NOT REGEXP_MATCHES(t, '[0-9]+')"),
+    ("s ~* 'n1|ola'", "REGEXP_MATCHES(s, 'n1|ola', 'i')"),
+    ("REGEXP_LIKE(s, 'N', 'i')", "REGEXP_MATCHES(s, 'N', 'i')"),
+    ("REGEXP_REPLACE(t, '[0-9]', '#')", "REGEXP_REPLACE(t, '[0-9]', '#')"),
+    ("REGEXP_SUBSTR(t, '[0-9]+')", "NULLIF(REGEXP_EXTRACT(t, '[0-9]+'), '')"),
+]
+
+
 # What the dialects of PostgreSQL and Spark write for the operations that are named in DuckDB's above.
 SPELLINGS: dict[str, list[str | tuple[str, str]]] = {
-    "duckdb": [],
-    "postgres": [("DIV(i, 4)", "i // 4"), ("DIV(i, -4)", "i // -4"), "TRUNC(x)", ("d - 3", "d - 3")],
+    "duckdb": ["DATE_PART('year', d)"],
+    "postgres": [("DIV(i, 4)", "i // 4"), ("DIV(i, -4)", "i // -4"), "TRUNC(x)", ("d - 3", "d - 3"), *OF_POSTGRES],
     "spark": [
         ("i DIV 4", "i // 4"),
         ("DATEDIFF(d, m)", "DATE_DIFF('day', m, d)"),
         ("DATE_ADD(d, 3)", "CASE WHEN d < DATE '9999-12-29' THEN d + 3 END"),
         ("DATE_SUB(d, 3)", "d - 3"),
+        ("t RLIKE '[0-9]+'", "REGEXP_MATCHES(t, '[0-9]+')"),
+        ("REGEXP_LIKE(t, '^[0-9]')", "REGEXP_MATCHES(t, '^[0-9]')"),
+        ("REGEXP_REPLACE(t, '[0-9]', '#')", "REGEXP_REPLACE(t, '[0-9]', '#', 'g')"),
+        ("REGEXP_EXTRACT(t, '[0-9]+', 0)", "REGEXP_EXTRACT(t, '[0-9]+')"),
+        ("DATE_PART('year', d)", "YEAR(d)"),
     ],
 }
 

@@ -100,6 +100,10 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         (HEAD + PEOPLE + "required = 'age'", "tables.people.required='age': expected a list of names."),
         (HEAD + PEOPLE + "rows_per_unit = 0", "tables.people.rows_per_unit=0: expected an integer >= 1."),
         (
+            HEAD + PEOPLE + "rows_in_total = 1\nmost_rows = 1",
+            "tables.people.most_rows=1: expected none with a limit on rows.",
+        ),
+        (
             HEAD + PEOPLE + "rows_per_unit = 1\nrows_in_total = 1",
             "tables.people.rows_in_total=1: expected none with rows_per_unit.",
         ),

@@ -311,6 +311,14 @@ def test_chosen_limits_are_kept_in_a_catalog(path: Path) -> None:
     assert again.limits[0].startswith(f"Limits, as you set them: a unit counts with {limits[0]}")
 
 
+def test_a_fact_in_a_catalog_leaves_nothing_out(path: Path) -> None:
+    people = load_catalog(catalog(path, '[tables.people]\ndata = "people.parquet"\nunit = "who"\nmost_rows = 3\n'))
+    answer = people.sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0)
+    assert answer.limits[0].startswith("Limits, the most that a unit has, as you declared")
+    assert any("hold for the truth, if what you declared is right" in line for line in answer.limits)
+    assert answer.scales["rows for n"] == pytest.approx(3.0)
+
+
 def test_a_catalog_for_a_connection(path: Path) -> None:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people AS SELECT * FROM '{path}'")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hush.sql.answer.spread import variance_intervals
+from hush.randomness import TestSource
+from hush.sql import table
+from hush.sql.answer.spread import paired_interval, variance_intervals
 from hush.sql.syntax.releases import Quantity, QueryStatistic, SumRelease
 from hush.statistics.noise.tails import laplace_tail
 from sql.coverage import EACH, NOISES, VALUES, answer_for, covered, people
@@ -71,3 +76,78 @@ def test_bounds_whose_square_underflows_have_no_spread() -> None:
     statistic = variance_of(0.0, 1e-120, sample=False)
     ends = variance_intervals(laplace_tail, np.zeros((2, 3)), np.ones(3), statistic, np.zeros((2, 2)), 0.05)
     assert [end.tolist() for end in ends] == [[0.0, 0.0], [0.0, 0.0]]
+
+
+PAIRS = st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=2, max_size=40)
+SIGNS = st.lists(st.sampled_from([-1.0, -0.3, 0.0, 0.7, 1.0]), min_size=6, max_size=6)
+FORMULAS = {
+    ("covariance", False): lambda u, v: np.mean(u * v) - u.mean() * v.mean(),
+    ("covariance", True): lambda u, v: (np.mean(u * v) - u.mean() * v.mean()) * len(u) / (len(u) - 1),
+    ("correlation", False): lambda u, v: np.corrcoef(u, v)[0, 1],
+    ("slope", False): lambda u, v: (np.mean(u * v) - u.mean() * v.mean()) / v.var(),
+}
+
+
+def paired(kind: str, sample: bool, pairs: NDArray[np.float64]) -> tuple[QueryStatistic, list[float]]:
+    """Return a statistic of two values in [-1, 1], and its exact totals."""
+    u, v = pairs.T
+    squares = {"covariance": [], "correlation": [u**2, v**2], "slope": [v**2]}[kind]
+    columns, parts = [u * v, u, v, *squares], [SumRelease(name="a0", quantity=Quantity.VALUES, lower=0, upper=1)]
+    for index, _ in enumerate(columns, 1):
+        offset = 0.5 if index > 3 else 0.0
+        quantity = Quantity.SQUARES if index > 3 else Quantity.CENTRED
+        parts.append(SumRelease(name=f"a{index}", quantity=quantity, lower=-1, upper=1, grid=2.0**-20, offset=offset))
+    totals = [
+        np.floor((column - part.offset) / part.grid + 0.5).sum()
+        for column, part in zip(columns, parts[1:], strict=True)
+    ]
+    statistic = QueryStatistic(kind=kind, parts=tuple(parts), bounds=(-1.0, 1.0), sample=sample)
+    return statistic, [float(len(u)), *map(float, totals)]
+
+
+@given(PAIRS, SIGNS, st.sampled_from([0.0, 0.01, 0.2, 3.0]), st.sampled_from(list(FORMULAS)))
+def test_whatever_the_noise_within_its_reach_the_truth_is_in_the_interval(
+    pairs: list[tuple[float, float]], signs: list[float], reach: float, formula: tuple[str, bool]
+) -> None:
+    values = np.array(pairs)
+    statistic, totals = paired(*formula, values)
+    reaches = [reach * len(pairs) / (part.grid if part.offset or part.grid < 1 else 1.0) for part in statistic.parts]
+    noisy = [total + sign * bound for total, sign, bound in zip(totals, signs, reaches, strict=False)]
+    interval = paired_interval(statistic, noisy, reaches)
+    u, v = values.T
+    if min(u.var(), v.var()) < 1e-9 and formula[0] != "covariance":
+        return  # the exact statistic does not exist, or is lost in rounding
+    truth = float(FORMULAS[formula](u, v))
+    if interval is None:
+        assert formula[0] == "slope"
+    else:
+        assert interval[0] - 1e-9 <= truth <= interval[1] + 1e-9
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_without_noise_an_interval_of_two_values_is_the_statistic(formula: tuple[str, bool]) -> None:
+    values = np.array([(-0.5, -0.25), (0.25, 0.5), (0.75, 0.5), (1.0, -1.0)] * 10)
+    statistic, totals = paired(*formula, values)
+    interval = paired_interval(statistic, totals, [0.0] * len(totals))
+    truth = float(FORMULAS[formula](*values.T))
+    assert interval is not None
+    assert interval[0] == pytest.approx(truth, abs=1e-4)
+    assert interval[1] == pytest.approx(truth, abs=1e-4)
+
+
+def test_answers_have_intervals_of_two_values() -> None:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE people AS SELECT i AS who, i % 70 AS age, (i * 7) % 100 + i % 70 AS pay FROM range(20000) t(i)"
+    )
+    people = table(connection, name="people", unit="who", bounds={"age": (0, 100), "pay": (0, 200)}, rows_per_unit=1)
+    text = "SELECT CORR(age, pay) AS c, COVAR_SAMP(age, pay) AS v, REGR_SLOPE(pay, age) AS s FROM people"
+    answer = people.sql(text, epsilon=2.0, source=TestSource(1))
+    (exact,) = connection.execute(text).fetchall()
+    for name, value in zip(answer.columns, exact, strict=True):
+        low, high = answer.intervals[0][name]
+        assert low <= value <= high  # fixed source
+        assert high - low < abs(value)
+    few = people.sql(text, epsilon=0.001, source=TestSource(1)).intervals[0]
+    assert few["c"] == (-1.0, 1.0)
+    assert "s" not in few

@@ -200,14 +200,14 @@ def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
 def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
     limits, request = RequestedLimits(), PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
-    question = people(path)._question("SELECT 1", limits, 0.1, request)
-    assert people(path)._question("SELECT 1", limits, 0.1, request) == question
+    question = people(path)._question("SELECT 1", [limits], 0.1, request)
+    assert people(path)._question("SELECT 1", [limits], 0.1, request) == question
     others = [
-        people(path)._question("SELECT 2", limits, 0.1, request),
-        people(path)._question("SELECT 1", RequestedLimits(rows_per_unit=2), 0.1, request),
-        people(path)._question("SELECT 1", RequestedLimits(groups_per_unit=2), 0.1, request),
-        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, 0.1, request),
-        people(path)._question("SELECT 1", limits, 0.2, request),
+        people(path)._question("SELECT 2", [limits], 0.1, request),
+        people(path)._question("SELECT 1", [RequestedLimits(rows_per_unit=2)], 0.1, request),
+        people(path)._question("SELECT 1", [RequestedLimits(groups_per_unit=2)], 0.1, request),
+        people(path, bounds={"income": (0, 5)})._question("SELECT 1", [limits], 0.1, request),
+        people(path)._question("SELECT 1", [limits], 0.2, request),
     ]
     changes = {
         "epsilon": 2.0,
@@ -220,7 +220,7 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     }
     assert changes.keys() == {field.name for field in fields(PriceRequest)}
     for name, value in changes.items():
-        others.append(people(path)._question("SELECT 1", limits, 0.1, replace(request, **{name: value})))
+        others.append(people(path)._question("SELECT 1", [limits], 0.1, replace(request, **{name: value})))
     assert len({question, *others}) == 1 + len(others)
 
 

@@ -29,7 +29,7 @@ REFUSED = [
     ),
     ("SELECT COUNT(*) FROM (SELECT user_id, SUM(age) OVER () AS n FROM people) AS t", None, "window"),
     ("SELECT SUM(CASE WHEN EXISTS (SELECT 1 FROM zones) THEN 1 END) FROM people", None, "a subquery inside"),
-    ("SELECT COUNT(*), (SELECT COUNT(*) FROM people) AS n FROM people", None, "a subquery inside"),
+    ("SELECT COUNT(*), (SELECT COUNT(*) FROM zones) AS n FROM people", None, "reads no private rows"),
     ("SELECT COUNT(*) FROM people WHERE age > ALL (SELECT age FROM people)", None, "a subquery inside"),
     ("SELECT COUNT(*) FROM people p, LATERAL (SELECT p.age AS a) AS t", None, ""),
     ("WITH RECURSIVE t AS (SELECT 1 AS x) SELECT COUNT(*) FROM people, t", None, "recursive"),

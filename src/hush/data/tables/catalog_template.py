@@ -22,6 +22,7 @@ _HEAD = f"""\
 # groups_per_unit  in how many groups a person counts, if you know; otherwise each query chooses limits privately
 # rows_in_total    instead of rows_per_unit: rows of a person in all groups together. Limits that an answer chose are
 #                  written so, and can be kept here: they were paid for
+# most_rows        instead of both: a fact that you know, that nobody has more rows than this. Nothing is left out then
 # required         columns with bounds, whose missing values count as the middle of the bounds
 # bounds           the range of a column that is summed or averaged; values outside are moved to its ends
 # keys             the groups to report, if they are public: all of them, with or without rows; NULL is {{null = true}}

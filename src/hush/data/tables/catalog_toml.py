@@ -80,6 +80,7 @@ class DeclaredTable:
         groups_per_unit: A limit for queries of this table alone: groups of a unit.
         rows_in_total: Instead of ``rows_per_unit``: rows of a unit in all groups together, as in limits that hush
             chose.
+        most_rows: Instead of both: a fact, that no unit has more rows than this.
     """
 
     data: Path | None = None
@@ -90,6 +91,7 @@ class DeclaredTable:
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     rows_in_total: int | None = None
+    most_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +188,12 @@ class _CatalogReader:
             read["unit"] = self._unit(f"{location}.unit", content.get("unit", ROW))
             for key in ("bounds", "keys"):
                 read[key] = self._columns(f"{location}.{key}", content.get(key, {}), _PRIVATE[key])
-            for key in ("required", "rows_per_unit", "groups_per_unit", "rows_in_total"):
+            for key in ("required", "rows_per_unit", "groups_per_unit", "rows_in_total", "most_rows"):
                 read[key] = self._read(f"{location}.{key}", content.get(key), _PRIVATE[key])
             if "rows_per_unit" in content and "rows_in_total" in content:
                 self._refuse(f"{location}.rows_in_total", content["rows_in_total"], "none with rows_per_unit")
+            if "most_rows" in content and ("rows_per_unit" in content or "rows_in_total" in content):
+                self._refuse(f"{location}.most_rows", content["most_rows"], "none with a limit on rows")
         return DeclaredTable(**{**read, "required": tuple(read.get("required") or ())})
 
     def _unit(self, location: str, value: Any) -> DeclaredUnit:
@@ -345,6 +349,7 @@ _PRIVATE: Mapping[str, Callable[[str, Any], Any]] = {
     "rows_per_unit": _limit,
     "groups_per_unit": _limit,
     "rows_in_total": _limit,
+    "most_rows": _limit,
 }
 
 

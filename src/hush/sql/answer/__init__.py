@@ -10,7 +10,7 @@ In reading order:
 - `priced_query`: the noise of a query, fixed before data are read, and the release of its groups.
 - `intervals`, `spread`: confidence intervals; `spread` has those of variances.
 - `accuracy`: the epsilon for a wanted accuracy, and expected errors.
+- `staged`: what the stages of a query cost, and what they say together.
 - `answer`: `QueryAnswer`, and its form in a ledger.
 - `preview`: `Preview`, from invented rows.
-- `table_parts`: rows of one month or one region, for ledgers that budget them separately.
 """

@@ -157,6 +157,22 @@ def answer_query(
     )
 
 
+def public_answer(
+    columns: tuple[str, ...], rows: list[tuple[Any, ...]], guarantee: Guarantee, event: Event, confidence: float
+) -> QueryAnswer:
+    """Return the answer of a last stage that reads public tables and released values only. It has no noise."""
+    return QueryAnswer(
+        columns=columns,
+        rows=rows,
+        guarantee=guarantee,
+        event=event,
+        scales={},
+        intervals=[{} for _ in rows],
+        confidence=confidence,
+        noise_intervals=[{} for _ in rows],
+    )
+
+
 def answer_to_json(answer: QueryAnswer) -> str:
     """Return an answer as JSON, for a ledger. Values of types that JSON does not have are written with their type.
 

@@ -26,8 +26,8 @@ from hush.sql.engines.openers import open_engine
 def load_catalog(path: str | Path, *, connection: Any = None, content_key: ContentKey | None = None) -> Table:
     r"""Return the tables that a catalog file declares, ready to query. `hush catalog init` writes such a file.
 
-    Limits on contributions that the file gives to a table hold for queries of that table alone. Queries that join
-    tables choose theirs, unless you give them.
+    Limits on contributions that the file gives to a table, and facts (``most_rows``, as `MostRows`), hold for queries
+    of that table alone. Queries that join tables choose theirs, unless you give them.
 
     Args:
         path: The file. The paths in it are relative to its folder.
@@ -54,6 +54,7 @@ def load_catalog(path: str | Path, *, connection: Any = None, content_key: Conte
             rows_per_unit=entry.rows_per_unit,
             groups_per_unit=entry.groups_per_unit,
             rows_in_total=entry.rows_in_total,
+            most_rows=entry.most_rows,
         )
         for name, entry in file.tables.items()
     }

@@ -18,7 +18,8 @@ LIMIT), fewer intervals hold.
 | mean | Fieller's interval for the ratio of the centred sum and the count |
 | variance, stddev | from the mean's interval and a ratio of three totals (`spread`) |
 | quantile | the cells of the noisy tree that may contain it (`hush.statistics.noise.tree`) |
-| covariance, correlation, slope | none |
+| covariance, correlation | interval arithmetic within the reaches of four to six totals (`spread`) |
+| slope | likewise; none if the variance below it could be 0 in some group |
 
 A column has an interval if it is a monotone function of one statistic and of constants. `_RULES` has a rule for each
 kind of statistic; `_transform` carries the interval through the expression.
@@ -34,7 +35,7 @@ import numpy as np
 
 from hush.sql.answer.choices.left_out import LeftOut
 from hush.sql.answer.priced_query import PricedQuery, ReleasedGroup
-from hush.sql.answer.spread import variance_intervals
+from hush.sql.answer.spread import paired_interval, variance_intervals
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate
 from hush.sql.syntax.releases import QueryStatistic
@@ -92,7 +93,10 @@ def allowing_intervals(
         ends = _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
         for columns, allowance in ((wide, left_out), (noise, LeftOut())):
             transformed = [
-                _transform(output.expression, index, allowance.widened(statistic, interval)) for interval in ends
+                None
+                if interval is None
+                else _transform(output.expression, index, allowance.widened(statistic, interval))
+                for interval in ends
             ]
             # A column has an interval in all groups or in none.
             if all(interval is not None for interval in transformed):
@@ -183,7 +187,24 @@ def _quantile(
     return [group.quantiles[statistic.name][1:] for group in groups]
 
 
-_RULES: Mapping[str, Callable[[PricedQuery, QueryStatistic, Sequence[ReleasedGroup], float], list[Interval]]] = {
+def _paired(
+    query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
+) -> list[Interval | None]:
+    """Return the intervals of a covariance, correlation or slope, each with the released value inside."""
+    scales, share = scale_of(query), wrong / len(statistic.parts)
+    reaches = [linear_reach(query.noise, [scales[part.name]], [1.0], share) for part in statistic.parts]
+    ends: list[Interval | None] = []
+    for group in groups:
+        interval = paired_interval(statistic, [group.numbers[part.name] for part in statistic.parts], reaches)
+        value = statistic.value(group.numbers)
+        if interval is not None and value is not None:
+            interval = min(interval[0], value), max(interval[1], value)
+        ends.append(interval)
+    return ends
+
+
+Rule = Callable[[PricedQuery, QueryStatistic, Sequence[ReleasedGroup], float], Sequence[Interval | None]]
+_RULES: Mapping[str, Rule] = {
     "count": _linear,
     "sum": _linear,
     "shared sum": _linear,
@@ -191,4 +212,5 @@ _RULES: Mapping[str, Callable[[PricedQuery, QueryStatistic, Sequence[ReleasedGro
     "variance": _variance,
     "stddev": _variance,
     "quantile": _quantile,
+    **dict.fromkeys(("covariance", "correlation", "slope"), _paired),
 }

@@ -1,11 +1,19 @@
-"""Intervals for variances, from three noisy totals: a count, a centred sum and a centred sum of squares.
+"""Intervals for variances, covariances, correlations and slopes, from noisy totals.
 
-The method is that of `hush.statistics.noise.variance_ends`: Var x = E (x - c)^2 - (c - m)^2 for any centre c, and for a
-c close to the mean m the last term is negligible. This module writes E (x - c)^2 as a ratio of the three totals, and
-accounts for the rounding of rows and of noise.
+A variance has three: a count, a centred sum and a centred sum of squares. The method is that of
+`hush.statistics.noise.variance_ends`: Var x = E (x - c)^2 - (c - m)^2 for any centre c, and for a c close to the mean m
+the last term is negligible. This module writes E (x - c)^2 as a ratio of the three totals, and accounts for the
+rounding of rows and of noise.
+
+Statistics of two values u and v have four to six totals: a count, the sums of uv, u and v, and sums of squares. With
+probability 1 - wrong, all of them are within their reaches at once, each of which fails with probability wrong over
+their number. The interval has the least and the greatest value that interval arithmetic finds within these.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +22,7 @@ from hush.sql.syntax.releases import QueryStatistic
 from hush.statistics.noise import Tail, quotients, reach, variance_ends
 
 Floats = NDArray[np.float64]
+Interval = tuple[float, float]
 
 
 def variance_intervals(
@@ -72,3 +81,63 @@ def _row_rounding(statistic: QueryStatistic) -> float:
     """Return how much the variance changes when rows are rounded to the grids, by half a step each."""
     _, centred, squares = statistic.parts
     return squares.grid + 2 * max(map(abs, statistic.bounds)) * centred.grid
+
+
+def paired_interval(statistic: QueryStatistic, totals: Sequence[float], reaches: Sequence[float]) -> Interval | None:
+    """Return the interval of a covariance, correlation or slope; None for a slope that could be any number.
+
+    Args:
+        statistic: The statistic.
+        totals: Its noisy totals, in steps of their grids.
+        reaches: How far the noise of each of them reaches, in the same steps.
+    """
+    count = (max(1.0, totals[0] - reaches[0]), max(1.0, totals[0] + reaches[0]))
+    largest = statistic.bounds[1] * (2 if statistic.sample else 1)
+    if totals[0] - reaches[0] < 1:  # there may be hardly any rows
+        return {"covariance": (-largest, largest), "correlation": (-1.0, 1.0)}.get(statistic.kind)
+    means = [_mean_ends(statistic, index, totals, reaches, count) for index in range(1, len(totals))]
+    product = _product(means[1], means[2])
+    covariance = (means[0][0] - product[1], means[0][1] - product[0])
+    if statistic.kind == "covariance":
+        low, high = _product(covariance, _sample_factors(count)) if statistic.sample else covariance
+        return max(low, -largest), min(high, largest)
+    # The squares are those of v for a slope, of u and v for a correlation.
+    squared = means[1:3] if statistic.kind == "correlation" else means[2:3]
+    spreads = [_variance_ends(mean, square) for mean, square in zip(squared, means[3:], strict=True)]
+    if not all(low > 0 for low, _ in spreads):
+        return (-1.0, 1.0) if statistic.kind == "correlation" else None
+    power = 0.5 if statistic.kind == "correlation" else 1.0
+    divisors = [math.prod(end**power for end in ends) for ends in zip(*spreads, strict=True)]
+    if not min(divisors) > 0:  # it underflows
+        return (-1.0, 1.0) if statistic.kind == "correlation" else None
+    ends = [end / divisor for end in covariance for divisor in divisors]
+    if statistic.kind == "slope":
+        return (min(ends), max(ends)) if all(map(math.isfinite, ends)) else None
+    return max(min(ends), -1.0), min(max(ends), 1.0)
+
+
+def _mean_ends(
+    statistic: QueryStatistic, index: int, totals: Sequence[float], reaches: Sequence[float], count: Interval
+) -> Interval:
+    """Return the ends of a total over the count, with half a step for the rounding of each row."""
+    part = statistic.parts[index]
+    ends = [(totals[index] + sign * reaches[index]) / number for sign in (-1, 1) for number in count]
+    return (min(ends) - 0.5) * part.grid + part.offset, (max(ends) + 0.5) * part.grid + part.offset
+
+
+def _product(first: Interval, second: Interval) -> Interval:
+    """Return the interval of a product."""
+    ends = [x * y for x in first for y in second]
+    return min(ends), max(ends)
+
+
+def _sample_factors(count: Interval) -> Interval:
+    """Return the ends of n / (n - 1), which is 1 for a single row and 2 for two."""
+    smallest, largest = (max(2.0, number) for number in count)
+    return (1.0 if count[0] <= 1 else largest / (largest - 1)), smallest / (smallest - 1)
+
+
+def _variance_ends(mean: Interval, square: Interval) -> Interval:
+    """Return the ends of E x^2 - (E x)^2."""
+    squares = [end**2 for end in mean]
+    return square[0] - max(squares), square[1] - (0.0 if mean[0] <= 0 <= mean[1] else min(squares))

@@ -153,6 +153,10 @@ class BoundedViews:
         """Drop all views, and read files again before the next query."""
         if isinstance(self.engine, LoadsFiles):
             self.engine.forget()
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop all views. The engine keeps what it has read."""
         for view in self._views.values():
             self._keeper.drop(view.table)
         self._views.clear()

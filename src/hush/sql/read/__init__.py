@@ -2,7 +2,9 @@
 
 In reading order:
 
-- `query`: `plan_query`, which parses the text and reads the outer query.
+- `parsed_query`: the text as the parser reads it.
+- `stages`: subqueries to release first; `public_query`: a last stage that reads public and released tables only.
+- `query`: `plan_query`, which reads the outer query.
 - `shorthand`: short forms of SQL, such as FILTER and GROUP BY ALL, written out.
 - `relations`: FROM, joins, subqueries and UNION ALL, and the unit of each row.
 - `grouping`: subqueries that aggregate per unit; expressions over groups.

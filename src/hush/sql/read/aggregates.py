@@ -16,14 +16,14 @@ from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.shorthand import plain_aggregate
 from hush.sql.read.translator import Resolve, Translator
 from hush.sql.syntax.expression import NULL, Expr, clamp_columns, literal, numeric, summed_columns
+from hush.sql.syntax.grid import WIDEST_BOUNDS as WIDEST_BOUNDS
 from hush.sql.syntax.reasons import reason
 from hush.sql.syntax.refusal import Refuser
 from hush.sql.syntax.releases import Request
 
 Bounds = Mapping[Expr, tuple[float, float]]
-# Learned bounds are within these. An expression that has bounds if columns have these has bounds whatever is learned,
-# so whether a query is refused does not depend on that. Values beyond are clamped.
-WIDEST_BOUNDS = (-(2.0**41), 2.0**41)
+# Learned bounds are within `WIDEST_BOUNDS`. An expression that has bounds if columns have these has bounds whatever is
+# learned, so whether a query is refused does not depend on that. Values beyond are clamped.
 _COUNTED = ("rows", "units", "count", "distinct")  # the kinds of requests that need no bounds
 _NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 _MOST_QUANTILES = 100

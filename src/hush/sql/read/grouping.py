@@ -221,6 +221,19 @@ def per_unit_select(
     return QueryRelation(body, fields, units, id_kind, next(names))
 
 
+def is_over_units(node: exp.Select, origin: Origin, row: Translator, has_column: Callable[[str], bool]) -> bool:
+    """Return whether the rows of a subquery that aggregates belong to no unit: it reads units, and groups by none."""
+    if origin.owner is None:
+        return False
+    keys = group_keys(node, row, check_aliases(row.refuse, node, has_column))
+    return not any(map(_identifies_unit, keys))
+
+
+def _identifies_unit(key: Expr) -> bool:
+    """Return whether rows that agree in a key belong to one unit."""
+    return (key.unit or key.owner_key != "") and key.op == "column"
+
+
 def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:
     """Refuse a subquery whose rows would not belong to one unit.
 
@@ -233,7 +246,7 @@ def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[E
             "a subquery cannot aggregate if the unit is a user within a window",
             "Declare the table with the user as its unit",
         )
-    if not any((key.unit or key.owner_key) and key.op == "column" for key in keys):
+    if not any(map(_identifies_unit, keys)):
         raise refuse(
             node,
             "a subquery that aggregates over units is refused: its rows would belong to no unit",
@@ -261,14 +274,11 @@ def _count(translate: Translator, node: exp.Count) -> Expr:
 
 
 def _sum_or_mean(op: str) -> Callable[[Translator, Any], Expr]:
-    """Return the rule for SUM or AVG of one unit's rows. They run on the grid, as sums over units do."""
+    """Return the rule for SUM or AVG of one unit's rows. They run on grids, with or without bounds."""
 
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = clamp_columns(translate.number(node.this))
-        if not inner.bounded:
-            # Without bounds there is no grid. A floating-point sum depends on the order of rows, and so on other units.
-            raise translate.refuse(node, "a sum needs bounds", "Declare bounds, or write LEAST(GREATEST(x, 0), 100)")
         aggregate = numeric(op, inner)
         return replace(aggregate, low=inner.low, high=inner.high) if op == "mean_of" else aggregate
 

@@ -1,6 +1,6 @@
 """From the text of a query to its plan.
 
-`plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `reader`,
+`plan_query` parses the text (`parsed_query`), then reads the tree clause by clause. FROM and its joins go to `reader`,
 expressions over rows to `translator`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
 objects (`aggregates`), from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks
 at data, and only constants and the names of the answer's columns are kept from the text.
@@ -13,7 +13,6 @@ from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 
-import sqlglot
 from sqlglot import exp
 
 from hush.data.tables.catalog import Catalog, ColumnKind
@@ -22,27 +21,24 @@ from hush.sql.read import rules as rules  # fills the allow-list of the translat
 from hush.sql.read.aggregates import AggregateRequests, Bounds
 from hush.sql.read.grouping import Grouping, check_aliases, group_keys
 from hush.sql.read.grouping_sets import grouping_sets
+from hush.sql.read.parsed_query import ParsedQuery, parse_query, released_value
 from hush.sql.read.relations.reader import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.released_windows import ordering, released_window
-from hush.sql.read.shorthand import expand
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.output import Order, can_evaluate
-from hush.sql.syntax.reasons import clause_of_bigquery, not_a_select
-from hush.sql.syntax.refusal import QueryRefused, Refuser
+from hush.sql.syntax.refusal import QueryRefused
 from hush.sql.syntax.releases import Allocation
 from hush.sql.syntax.windows import windows_in
-from hush.sql.write.dialects import dialect_named
 from hush.sql.write.plan import GroupKey, Output, QueryPlan
 from hush.statistics import ContributionLimits, TotalLimits
 
 Limits = ContributionLimits | TotalLimits
-MAX_TEXT_LENGTH = 50_000
 MAX_GROUPS = 1_000_000
 
 
 def plan_query(
-    text: str,
+    text: str | ParsedQuery,
     *,
     tables: Catalog,
     limits: Limits | None = None,
@@ -52,7 +48,7 @@ def plan_query(
     """Return the plan of a query with bounded contributions, or refuse the query. No data are read.
 
     Args:
-        text: One SELECT with aggregates.
+        text: One SELECT with aggregates; or one that is parsed, with the relations that are released before it.
         tables: The declared tables.
         limits: How much one unit may contribute; by default one row in one group.
         dialect: The dialect that the text is written in. The plan can be written in this one, and in duckdb.
@@ -78,57 +74,25 @@ def plan_query(
     """
     check_instance("tables", tables, Catalog)
     limits = limits if limits is not None else ContributionLimits()
+    check_instance("text", text, (str, ParsedQuery))
     check_instance("limits", limits, (ContributionLimits, TotalLimits))
-    select, refuse = _parse(text, dialect)
+    query = parse_query(text, dialect) if isinstance(text, str) else text
     try:
-        return _Planner(select, refuse, tables, limits, bounds).plan()
+        return _Planner(query, tables, limits, bounds).plan()
     except RecursionError:
         raise QueryRefused(1, 1, "the query is nested too deeply", "Split it with WITH") from None
-
-
-def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
-    """Return the SELECT of a text, and the object that makes its refusals.
-
-    Of the parser's own errors, only the position is shown.
-    """
-    check_instance("text", text, str)
-    writer = dialect_named(dialect)
-    refuse = Refuser(text, writer.writes, dialect)
-    if not 0 < len(text) <= MAX_TEXT_LENGTH or "\x00" in text:
-        raise QueryRefused(1, 1, f"a query has 1 to {MAX_TEXT_LENGTH} characters, none of them NUL")
-    try:
-        statements = [statement for statement in sqlglot.parse(text, read=writer.grammar) if statement is not None]
-    except sqlglot.errors.SqlglotError as error:
-        if (clause := clause_of_bigquery(text)) is not None:
-            raise refuse.at(clause[0], *clause[1]) from None
-        position = (getattr(error, "errors", None) or [{}])[0]
-        raise QueryRefused(
-            int(position.get("line") or 1),
-            int(position.get("col") or 1),
-            "the text is not valid SQL",
-            "Check its syntax",
-        ) from None
-    except (RecursionError, ValueError, TypeError, AttributeError, LookupError):  # bugs of the parser, on odd text
-        raise QueryRefused(
-            1, 1, "the text is not valid SQL, or is nested too deeply", "Check its syntax, or split it with WITH"
-        ) from None
-    if len(statements) != 1:
-        raise QueryRefused(1, 1, "expected exactly one statement", "Ask one query at a time")
-    if not isinstance(statements[0], exp.Select):
-        raise refuse(statements[0], *not_a_select(statements[0]))
-    expand(statements[0], dialect)
-    return statements[0], refuse
 
 
 class _Planner:
     """Plans one query: reads its clauses in order, and collects the aggregates that they use."""
 
-    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits, bounds: Bounds) -> None:
-        self._select, self._refuse, self._limits = select, refuse, limits
+    def __init__(self, query: ParsedQuery, tables: Catalog, limits: Limits, bounds: Bounds) -> None:
+        select, refuse = query.select.copy(), query.refuse
+        self._select, self._refuse, self._limits, self._released = select, refuse, limits, query.released
         self._in_total = isinstance(limits, TotalLimits)
         self._sets = grouping_sets(refuse, select)
         check_clauses(refuse, select, *SELECT_PARTS, "distinct", "qualify", "order", "limit", "offset")
-        reader = Reader(tables, refuse)
+        reader = Reader(tables, refuse, query.released)
         common = reader.common_tables(select, {})
         self._origin, self._scope = reader.origin(select, common)
         # Before tables are called public: a subquery may read private ones.
@@ -247,6 +211,8 @@ class _Planner:
         """Return the reference to an aggregate, or a window over released values; None for other nodes."""
         if isinstance(node, exp.Grouping):
             return self._is_left_out(node)
+        if isinstance(node, exp.Subquery):
+            return released_value(node, self._released, self._refuse)
         return released_window(self._translate, node) if isinstance(node, exp.Window) else self._aggregates(node)
 
     def _check_distinct(self, clause: exp.Distinct | None, refs: tuple[Expr, ...], outputs: tuple[Output, ...]) -> None:

@@ -5,6 +5,7 @@
 | GROUP BY ALL | GROUP BY every column of SELECT without an aggregate |
 | a RIGHT JOIN b | b LEFT JOIN a |
 | QUANTILE_CONT(x, p), where the dialect has no such function | the same function of DuckDB |
+| DATE_PART('year', d), where the dialect has no such function | EXTRACT(YEAR FROM d) |
 | TIMESTAMP in Spark, BigQuery and MySQL | a timestamp without a time zone, as all timestamps of a plan are |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
@@ -51,6 +52,9 @@ def expand(select: exp.Select, dialect: str) -> None:
         if str(function.this).lower() == "quantile_cont" and len(function.expressions) == 2:
             value, level = function.expressions
             function.replace(exp.PercentileCont(this=value, expression=level))
+        if str(function.this).lower() == "date_part" and len(function.expressions) == 2:
+            part, moment = function.expressions
+            function.replace(exp.Extract(this=exp.var(part.name), expression=moment))
     for inner in list(select.find_all(exp.Select)):
         _expand_group_by_all(inner)
         _expand_right_join(inner)

@@ -1,8 +1,8 @@
 """Rules for functions of text.
 
 Each gives the same result on every engine. Lengths, positions and searched texts are constants, so that no row can make
-a function fail or make text grow. Regular expressions are refused: engines disagree about their syntax, and some
-patterns fail on long text.
+a function fail or make text grow. Regular expressions are constants as well, of those that every engine reads alike
+(`hush.sql.syntax.regexps`); a text counts as its first 2,000 characters there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.conversions import as_text
 from hush.sql.read.translator import Rule, Translator
 from hush.sql.syntax.expression import Expr, literal, numeric
+from hush.sql.syntax.regexps import Pattern, PatternRefused, parse_pattern
 
 _LONGEST = 10_000
 _TRIMS = {"": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
@@ -142,3 +143,78 @@ def concat_with_separator(translate: Translator, node: exp.ConcatWs) -> Expr:
     separator, *nodes = node.expressions
     first = literal(translate.constant(separator, str), ColumnKind.TEXT)
     return Expr("concat_ws", ColumnKind.TEXT, (first, *(_as_text(translate, part) for part in nodes)))
+
+
+def regexp_match(*, ignore_case: bool = False, whole: bool = False) -> Rule:
+    """Return the rule of a function that says whether a pattern matches, somewhere or the whole text."""
+
+    def rule(translate: Translator, node: exp.RegexpLike) -> Expr:
+        letters = _modifiers(translate, node.args.get("flag") or node.args.get("options"), "ic")
+        pattern = _pattern(translate, node.expression, ignore_case=ignore_case or "i" in letters, whole=whole)
+        return Expr("regexp_match", ColumnKind.BOOL, (translate.text(node.this),), pattern)
+
+    return rule
+
+
+def similar(translate: Translator, node: exp.SimilarTo) -> Expr:
+    """Translate x SIMILAR TO 'pattern', where it means the same in standard SQL and as a regular expression."""
+    differing = set(str(translate.constant(node.expression, str))) & set("%_.^$\\")
+    if differing:
+        why = f"{' '.join(sorted(differing))} in SIMILAR TO is refused: engines differ about it"
+        raise translate.refuse(node.expression, why, "Use LIKE, or REGEXP_MATCHES or ~ with ^ and $")
+    pattern = _pattern(translate, node.expression, ignore_case=False, whole=True)
+    return Expr("regexp_match", ColumnKind.BOOL, (translate.text(node.this),), pattern)
+
+
+def regexp_extract(*, missing: str | None) -> Rule:
+    """Return the rule of a function that returns the first match, or ``missing`` if there is none."""
+
+    def rule(translate: Translator, node: exp.RegexpExtract | exp.RegexpSubstr) -> Expr:
+        group = node.args.get("group")
+        if group is not None and translate.constant(group, int) != 0:
+            raise translate.refuse(node, "groups of a pattern are not supported", "Write REGEXP_EXTRACT(x, p, 0)")
+        letters = _modifiers(translate, node.args.get("parameters"), "ic")
+        pattern = _unique(translate, node, _pattern(translate, node.expression, ignore_case="i" in letters))
+        return Expr("regexp_extract", ColumnKind.TEXT, (translate.text(node.this),), (pattern, missing))
+
+    return rule
+
+
+def regexp_replace(translate: Translator, node: exp.RegexpReplace) -> Expr:
+    """Translate REGEXP_REPLACE(x, p, 'new'), where the new text is not longer than any match, so that no row grows."""
+    letters = _modifiers(translate, node.args.get("modifiers"), "gic")
+    pattern = _unique(translate, node, _pattern(translate, node.expression, ignore_case="i" in letters))
+    new = str(translate.constant(node.args["replacement"], str))
+    if set(new) & set("\\$"):
+        raise translate.refuse(node.args["replacement"], "a backslash or $ in a replacement is not supported")
+    if len(new.encode()) > pattern.shortest:
+        why = "REGEXP_REPLACE with a text that is longer than the shortest match is refused: texts could grow"
+        raise translate.refuse(node, why, "Replace by a shorter text")
+    is_all = not node.args.get("single_replace") or "g" in letters
+    op = "regexp_replace" if is_all else "regexp_replace_first"
+    return Expr(op, ColumnKind.TEXT, (translate.text(node.this),), (pattern, new))
+
+
+def _pattern(translate: Translator, node: exp.Expr, *, ignore_case: bool, whole: bool = False) -> Pattern:
+    """Return a constant pattern, checked."""
+    try:
+        return parse_pattern(str(translate.constant(node, str)), ignore_case=ignore_case, whole=whole)
+    except PatternRefused as refusal:
+        advice = "Use LIKE, or characters and sets such as [a-z]+ in a row, between ^ and $"
+        raise translate.refuse(node, f"this regular expression is refused: {refusal}", advice) from None
+
+
+def _unique(translate: Translator, node: exp.Expr, pattern: Pattern) -> Pattern:
+    """Return a pattern with one match at most wherever it begins."""
+    if not pattern.is_unique or pattern.shortest == 0:
+        why = "engines could find different matches of this regular expression, or an empty one"
+        raise translate.refuse(node, why, "Leave | out, and let no repeated item share characters with the next one")
+    return pattern
+
+
+def _modifiers(translate: Translator, node: exp.Expr | None, known: str) -> str:
+    """Return the letters that modify a pattern."""
+    letters = "" if node is None else str(translate.constant(node, str))
+    if not set(letters) <= set(known) or {"i", "c"} <= set(letters):
+        raise translate.refuse(node, f"of the modifiers of a pattern, only {', '.join(known)} are supported")
+    return letters

@@ -3,6 +3,9 @@
 Sums of floating-point numbers depend on the order of the rows, and one unit's rows can change that order for all others
 (Casacuberta et al. 2022). Sums of integers do not. Each row's value is therefore clamped, divided by a power of two and
 rounded to an integer before the engine adds it.
+
+In a subquery, one unit's values may have no bounds. Their sum is made of two: of multiples of 2^11 (`COARSE`), and of
+what remains, on a grid of 2^-19 (`FINE`). Values within `WIDEST_BOUNDS` fit, and the sum of integers is exact.
 """
 
 from __future__ import annotations
@@ -12,6 +15,10 @@ import math
 # The largest contribution of a unit has at most this many bits. The grid is then finer than any noise that hides the
 # contribution, and the sum over 2^33 units still fits 64 bits.
 BITS = 30
+
+# Values without bounds are clamped to these, wherever they are added up.
+WIDEST_BOUNDS = (-(2.0**41), 2.0**41)
+COARSE, FINE = 2.0 ** (41 - BITS), 2.0 ** (10 - (BITS - 1))
 
 
 def grid_for(low: float, high: float, rows: int, integral: bool) -> float:

@@ -40,10 +40,6 @@ _TIME_ZONE = (
     "time zones are refused: engines have different data about them",
     "Create a view with a timestamp without a time zone: (column AT TIME ZONE 'UTC')",
 )
-_REGULAR_EXPRESSION = (
-    "regular expressions are refused: engines disagree about them, and some fail on long text",
-    "Use LIKE, STARTS_WITH, CONTAINS, SPLIT_PART or REPLACE",
-)
 _PARAMETER = ("query parameters are not supported", "Write the value itself")
 _TABLE_FUNCTION = ("functions that return rows are refused", "Use GROUP BY, or join a public table")
 
@@ -70,11 +66,6 @@ _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.DayOfWeek: ("engines number the days of a week differently", "Use EXTRACT(ISODOW FROM d): 1 is Monday"),
     exp.AtTimeZone: _TIME_ZONE,
     exp.ConvertTimezone: _TIME_ZONE,
-    exp.RegexpLike: _REGULAR_EXPRESSION,
-    exp.RegexpILike: _REGULAR_EXPRESSION,
-    exp.RegexpReplace: _REGULAR_EXPRESSION,
-    exp.RegexpExtract: _REGULAR_EXPRESSION,
-    exp.SimilarTo: _REGULAR_EXPRESSION,
     exp.Rollup: _GROUPING_SETS,
     exp.Cube: _GROUPING_SETS,
     exp.GroupingSets: _GROUPING_SETS,

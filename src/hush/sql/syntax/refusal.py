@@ -33,6 +33,10 @@ class QueryRefused(Unsupported):
         self.line, self.column = line, column
 
 
+class ReadsOtherUnits(QueryRefused):
+    """A subquery in a condition reads rows of units that its condition is not about. An aggregate can be released."""
+
+
 class Refuser:
     """Makes refusals for one query. It keeps the query's text, to locate nodes of the parser's tree.
 
@@ -48,8 +52,7 @@ class Refuser:
 
     def __call__(self, node: exp.Expr | None, what: str, *advice: str) -> QueryRefused:
         """Return the refusal of a node, for the caller to raise."""
-        start = None if node is None else self._start(node)
-        return QueryRefused(*((0, 0) if start is None else self._line_and_column(start)), what, *advice)
+        return QueryRefused(*self._position(node), what, *advice)
 
     def unless_written(self, node: exp.Expr, expression: Expr) -> None:
         """Refuse an operation that the engine cannot compute for every possible row."""
@@ -59,6 +62,10 @@ class Refuser:
                 extreme = part.op in ("least", "greatest")
                 advice = "Write CASE WHEN ... THEN ... END" if extreme else "Compute it in a view of the database"
                 raise self(node, what, advice)
+
+    def other_units(self, node: exp.Expr | None, what: str, *advice: str) -> ReadsOtherUnits:
+        """Return the refusal of a subquery that reads rows of other units."""
+        return ReadsOtherUnits(*self._position(node), what, *advice)
 
     def at(self, offset: int, what: str, *advice: str) -> QueryRefused:
         """Return the refusal of the part at an offset in the text, for the caller to raise."""
@@ -75,6 +82,11 @@ class Refuser:
                     f"{clause} is not supported in {type(node).__name__.upper()}",
                     "Leave it out",
                 )
+
+    def _position(self, node: exp.Expr | None) -> tuple[int, int]:
+        """Return the line and the column of a node; zeros if it has none."""
+        start = None if node is None else self._start(node)
+        return (0, 0) if start is None else self._line_and_column(start)
 
     def _start(self, node: exp.Expr) -> int | None:
         """Return where a node begins in the text. Nodes without a position of their own have that of their parent."""

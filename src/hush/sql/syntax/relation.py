@@ -6,6 +6,9 @@ join on the unit, a join with a public table, an aggregate per unit, a window wi
 preserve it. So does a subquery in a condition, if it reads public tables only, or no rows but those of the unit whose
 row the condition is about (`NestedQuery`). `hush.sql.read` refuses everything else.
 
+The rows of an earlier release (`ReleasedRows`) are a public table, whatever they say: a query that reads them is
+private for each of their values, so the two releases compose adaptively.
+
 A base table without a unit column (`Through`) is joined with the units and keys of the rows that it refers to. Its rows
 for a unit are a function of that unit's rows there and of the rows that refer to these.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.expression import Expr
@@ -116,7 +119,20 @@ class UnionAll:
     parts: tuple[NamedRelation, ...]
 
 
-Body: TypeAlias = Scan | Projection | PerUnit | UnionAll
+@dataclass(frozen=True, slots=True)
+class ReleasedRows:
+    """Rows that were released with noise. They are public from then on, and constants of the queries that read them.
+
+    Attributes:
+        kinds: The kinds of the columns c0, c1 and so on.
+        rows: The rows; none before they are released.
+    """
+
+    kinds: tuple[ColumnKind, ...]
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+
+Body: TypeAlias = Scan | Projection | PerUnit | UnionAll | ReleasedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +232,7 @@ def _below(body: Body) -> list[NamedRelation]:
     """Return the relations that a body names."""
     if isinstance(body, UnionAll):
         return list(body.parts)
-    if isinstance(body, Scan):
+    if isinstance(body, (Scan, ReleasedRows)):
         return []
     items = body.items if isinstance(body, Projection) else (*body.keys, *body.aggregates)
     return _from_items(body.origin, body.where, *[expression for _, expression in items])

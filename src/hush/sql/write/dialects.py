@@ -57,6 +57,10 @@ _COMMON = {
     "clamp": "(CASE WHEN {0} < {1} THEN {1} WHEN {0} > {2} THEN {2} ELSE {0} END)",
     "lower": "LOWER({0})",
     "upper": "UPPER({0})",
+    "regexp_match": "REGEXP_MATCHES({0}, {1})",
+    "regexp_extract": "REGEXP_EXTRACT({0}, {1})",
+    "regexp_replace": "REGEXP_REPLACE({0}, {1}, {2}, 'g')",
+    "regexp_replace_first": "REGEXP_REPLACE({0}, {1}, {2})",
     "trim": "TRIM({0})",
     "ltrim": "LTRIM({0})",
     "rtrim": "RTRIM({0})",
@@ -103,6 +107,7 @@ _PLUMBING = {
     "nulls_first": "{0} {1} NULLS FIRST",
     "nulls_last": "{0} {1} NULLS LAST",
     "substring": "SUBSTRING({0}, {1}, {2})",
+    "regexp_end": "\\z",
     "bool_text": "CAST({0} AS [text])",
     "date_text": "CAST({0} AS [text])",
     "least": "LEAST({0})",
@@ -159,6 +164,9 @@ _POSTGRES = {
     "sub": _IN_RANGE.replace("[inner]", "{0} - {1}"),
     "mul": _IN_RANGE.replace("[inner]", "{0} * {1}"),
     "div": _IN_RANGE.replace("[inner]", "{0} / NULLIF({1}, 0)"),
+    "regexp_match": "({0} ~ {1})",
+    "regexp_extract": "(CASE WHEN {0} IS NOT NULL THEN COALESCE(SUBSTRING({0} FROM {1}), '') END)",
+    "regexp_end": "\\Z",
     "mod": "CAST(MOD(CAST({0} AS NUMERIC), NULLIF(CAST({1} AS NUMERIC), 0)) AS [double])",
     "int_column": "CAST({0} AS BIGINT)",
     "date_column": "CAST({0} AS DATE)",
@@ -175,6 +183,9 @@ _POSTGRES = {
 _SPARK = {
     "position": "CAST(INSTR({0}, {1}) AS [double])",
     "days_between": "CAST(DATEDIFF({0}, {1}) AS [double])",
+    "regexp_match": "({0} RLIKE {1})",
+    "regexp_extract": "REGEXP_EXTRACT({0}, {1}, 0)",
+    "regexp_replace": "REGEXP_REPLACE({0}, {1}, {2})",
     "same": "{0} <=> {1}",
     "part_isodow": "CAST(EXTRACT(DOW_ISO FROM {0}) AS BIGINT)",
     **{
@@ -247,6 +258,13 @@ class Dialect:
         if kind is ColumnKind.DATE and isinstance(value, date):
             return self.templates["date_literal"].format(value.isoformat())
         return self.text_constant(str(value))
+
+    def null(self, kind: ColumnKind) -> str:
+        """Return NULL with the type of values of this kind, so that a list of nothing else has one."""
+        if kind is ColumnKind.BOOL:  # which is no type of a cast on MySQL
+            return f"({self.null(ColumnKind.INT)} = 1)"
+        types = {ColumnKind.INT: self.integers[2], ColumnKind.FLOAT: self.double, ColumnKind.TEXT: self.text}
+        return f"CAST(NULL AS {({**types, ColumnKind.DATE: 'DATE', ColumnKind.TIME: self.time})[kind]})"
 
     def real(self, value: float) -> str:
         """Return a number in double precision. The repr of a float is exact."""
@@ -371,6 +389,7 @@ DIALECTS: Mapping[str, Dialect] = {
         quote="`",
         ranking="XXHASH64({0})",
         escapes=_BACKSLASHES,
+        missing=frozenset({"regexp_replace_first"}),
         templates=_SPARK,
     ),
     "postgres": _dialect(

@@ -12,7 +12,8 @@ from functools import reduce
 from hush.data.tables.catalog import ColumnKind
 from hush.errors import Unsupported
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.grid import grid_for
+from hush.sql.syntax.grid import COARSE, FINE, WIDEST_BOUNDS, grid_for
+from hush.sql.syntax.regexps import SEARCHED
 from hush.sql.syntax.relation import (
     NamedRelation,
     NestedQuery,
@@ -20,6 +21,7 @@ from hush.sql.syntax.relation import (
     PerUnit,
     Projection,
     QueryRelation,
+    ReleasedRows,
     Scan,
     ScannedColumn,
     UnionAll,
@@ -27,6 +29,8 @@ from hush.sql.syntax.relation import (
     subqueries,
 )
 from hush.sql.write.dialects import Dialect
+
+_LONGEST_REST = 2_000_000_000  # characters: no engine has longer texts
 
 
 def write_expression(expression: Expr, dialect: Dialect) -> str:
@@ -73,6 +77,8 @@ class RelationWriter:
             return self._per_unit(body)
         if isinstance(body, UnionAll):
             return _union(relation, body, self._dialect)
+        if isinstance(body, ReleasedRows):
+            return _released_rows(body, self._dialect)
         assert isinstance(body, Projection)
         items = [f"{write_expression(item, self._dialect)} AS {name}" for name, item in body.items]
         return self.select([*unit_columns(body.origin), *items], body.origin, body.where)
@@ -100,6 +106,20 @@ def _union(relation: QueryRelation, body: UnionAll, dialect: Dialect) -> str:
         ]
         selects.append(f"SELECT {', '.join([*units, *columns])} FROM {part.relation.name} AS {part.alias}")
     return " UNION ALL ".join(selects)
+
+
+def _released_rows(body: ReleasedRows, dialect: Dialect) -> str:
+    """Return released rows, column by column: every engine has lists of constants with their indices."""
+    items, lists = [], []
+    for index, kind in enumerate(body.kinds):
+        values = [row[index] for row in body.rows] or [None]
+        constants = [dialect.null(kind) if value is None else dialect.constant(value, kind) for value in values]
+        lists.append(dialect.public_list(f"l{index}", constants))
+        text = dialect.templates["text_column"] if kind is ColumnKind.TEXT else "{0}"
+        items.append(f"{text.format(f'l{index}.k')} AS c{index}")
+    joined = [f"INNER JOIN {text} ON l{index}.i = l0.i" for index, text in enumerate(lists) if index]
+    rows = " ".join([lists[0], *joined])
+    return f"SELECT {', '.join(items)} FROM {rows}{'' if body.rows else ' WHERE 1 = 0'}"
 
 
 def _write_origin(origin: Origin, dialect: Dialect) -> str:
@@ -280,6 +300,22 @@ def _replace(expression: Expr, dialect: Dialect) -> str:
     return f"REPLACE({write_expression(expression.args[0], dialect)}, {old}, {new})"
 
 
+def _regexp(expression: Expr, dialect: Dialect) -> str:
+    """Return a match of a regular expression in the first characters of a text, or the text with replacements there."""
+    pattern, *others = expression.value if isinstance(expression.value, tuple) else (expression.value,)
+    text, templates = write_expression(expression.args[0], dialect), dialect.templates
+    searched = templates["substring"].format(text, 1, SEARCHED)
+    constant = dialect.text_constant(pattern.text(end=templates["regexp_end"]))
+    if expression.op == "regexp_match":
+        return templates[expression.op].format(searched, constant)
+    if expression.op == "regexp_extract":
+        match = templates[expression.op].format(searched, constant)
+        return match if others[0] is not None else f"NULLIF({match}, {dialect.text_constant('')})"
+    replaced = templates[expression.op].format(searched, constant, dialect.text_constant(others[0]))
+    rest = templates["substring"].format(text, SEARCHED + 1, _LONGEST_REST)
+    return templates["join_texts"].format(replaced, rest)
+
+
 def _shift(expression: Expr, dialect: Dialect) -> str:
     """Return a timestamp that is moved by constant intervals, or NULL outside the years that all engines have."""
     moved = write_expression(expression.args[0], dialect)
@@ -306,13 +342,34 @@ def _sum_or_mean(expression: Expr, dialect: Dialect, over: str = "") -> str:
     ``over`` is the window, if it is of a window's rows.
     """
     inner = expression.args[0]
-    grid = grid_for(inner.low, inner.high, 1, inner.integral)
     value = write_expression(inner, dialect)
-    integer = row_integer(value, (inner.low, inner.high), 0.0, grid, dialect)
-    total = f"(CAST({dialect.templates['sum'].format(integer)}{over} AS {dialect.double}) * {dialect.real(grid)})"
+    if inner.bounded:
+        grid = grid_for(inner.low, inner.high, 1, inner.integral)
+        total = _total_on_grid(row_integer(value, (inner.low, inner.high), 0.0, grid, dialect), grid, dialect, over)
+    else:
+        total = _total_without_bounds(value, dialect, over)
     if expression.op == "sum_of":
         return dialect.in_range(total)
     return dialect.in_range(f"{total} / NULLIF(COUNT({value}){over}, 0)")
+
+
+def _total_on_grid(integer: str, grid: float, dialect: Dialect, over: str) -> str:
+    """Return the sum of integers as a number."""
+    return f"(CAST({dialect.templates['sum'].format(integer)}{over} AS {dialect.double}) * {dialect.real(grid)})"
+
+
+def _total_without_bounds(value: str, dialect: Dialect, over: str) -> str:
+    """Return the sum of values without bounds: of multiples of a coarse step, and of what remains on a fine grid.
+
+    Both are sums of integers, so the order of rows does not matter, and the difference that remains is exact.
+    """
+    coarse, (low, high) = row_integer(value, WIDEST_BOUNDS, 0.0, COARSE, dialect), map(dialect.real, WIDEST_BOUNDS)
+    multiple = f"CAST({coarse} AS {dialect.double}) * {dialect.real(COARSE)}"
+    rest = f"LEAST(GREATEST({value}, {low}), {high}) - {multiple}"
+    on_grid = dialect.templates["integer"].format(f"FLOOR(({rest}) / {dialect.real(FINE)} + {dialect.real(0.5)})")
+    fine = f"(CASE WHEN {value} BETWEEN -1e100 AND 1e100 THEN {on_grid} ELSE 0 END)"
+    totals = [_total_on_grid(integer, grid, dialect, over) for integer, grid in ((coarse, COARSE), (fine, FINE))]
+    return f"({' + '.join(totals)})"
 
 
 def _window(expression: Expr, dialect: Dialect) -> str:
@@ -381,6 +438,7 @@ _WRITERS: Mapping[str, Callable[[Expr, Dialect], str]] = {
     "split_part": _split_part,
     "replace": _replace,
     "shift": _shift,
+    **dict.fromkeys(("regexp_match", "regexp_extract", "regexp_replace", "regexp_replace_first"), _regexp),
     "concat": _concat,
     "concat_ws": _concat_ws,
     "sum_of": _sum_or_mean,

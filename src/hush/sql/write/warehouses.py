@@ -66,7 +66,7 @@ _ALL_OR_ANY = {
 # BigQuery and MySQL cannot split texts such that a part that is not there is an empty text. Snowflake's CONCAT_WS does
 # not skip NULL, and BigQuery has none. Adding to the last days of the calendar raises on some of the five. MariaDB
 # 10.11 returns wrong values of several windows with different PARTITION BY.
-_NO_SHIFT = frozenset({"shift"})
+_UNWRITTEN = frozenset({"shift", "regexp_match", "regexp_extract", "regexp_replace", "regexp_replace_first"})
 _LARGEST_TEXT = 10_000
 # MySQL sorts and groups by the first 1024 bytes of a text (max_sort_length): what is longer would equal other texts.
 _LARGEST_TEXT_OF_MYSQL = 250
@@ -219,7 +219,7 @@ _MYSQL_OPTIONS: Mapping[str, Any] = {
     "quote": "`",
     "ranking": "SHA2(CONCAT({2}), 256)",
     "unordered": _UNORDERED,
-    "missing": _NO_SHIFT | {"split_part"},
+    "missing": _UNWRITTEN | {"split_part"},
 }
 _PYTHON_ESCAPES = {"'": "\\'", "\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
@@ -235,7 +235,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA256(CONCAT({2}))",
             "escapes": _PYTHON_ESCAPES,
             "unordered": _UNORDERED,
-            "missing": _NO_SHIFT | {"split_part", "concat_ws"},
+            "missing": _UNWRITTEN | {"split_part", "concat_ws"},
         },
         _BIGQUERY,
     ),
@@ -247,7 +247,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA2(CONCAT({2}), 256)",
             "escapes": {"'": "''", "\\": "\\\\"},
             "upper_names": True,
-            "missing": _NO_SHIFT | {"concat_ws"},
+            "missing": _UNWRITTEN | {"concat_ws"},
         },
         _SNOWFLAKE,
     ),
@@ -259,7 +259,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "quote": "`",
             "ranking": "XXHASH64({0})",
             "escapes": {"'": "\\'", "\\": "\\\\"},
-            "missing": _NO_SHIFT,
+            "missing": _UNWRITTEN,
         },
         _DATABRICKS,
     ),

@@ -259,7 +259,7 @@ def test_a_ledger_tells_limits_in_total_apart(flights: Table) -> None:
     request = PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
     limits = [RequestedLimits(rows_per_unit=64, groups_per_unit=7)]
     limits += [RequestedLimits(rows_in_total=rows, groups_per_unit=7) for rows in (63, 64)]
-    assert len({flights._question(BY_DAY, requested, 0.1, request) for requested in limits}) == 3
+    assert len({flights._question(BY_DAY, [requested], 0.1, request) for requested in limits}) == 3
 
 
 @pytest.mark.parametrize("noise", [None, LaplaceNoise(), GaussianNoise()])

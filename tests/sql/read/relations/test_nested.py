@@ -38,7 +38,6 @@ REFUSED = [
     ("p.age > (SELECT MAX(amount), MIN(amount) FROM orders o WHERE o.uid = p.user_id)", "must have one row"),
     ("p.age > (SELECT MAX(amount) + MAX(p.age) FROM orders o WHERE o.uid = p.user_id)", "no table of this name"),
     ("p.age > (SELECT amount + MAX(amount) FROM orders o WHERE o.uid = p.user_id)", "neither a key"),
-    ("p.age > (SELECT SUM(weight) FROM zones)", "a sum needs bounds"),
     ("p.age > ALL (SELECT age FROM people)", "supported in WHERE only"),
     ("p.note IN (SELECT item FROM orders)", OTHER_UNITS),
     ("p.user_id IN (SELECT uid + 0 FROM orders)", OTHER_UNITS),

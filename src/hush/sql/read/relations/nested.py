@@ -11,13 +11,14 @@ what it asks for.
 | (SELECT AVG(y) ... WHERE ...) | one row of aggregates: likewise, without GROUP BY |
 
 WHERE of a subquery may name columns of the enclosing query. x NOT IN (...) compares with rows of the same unit only: a
-NULL in the rows of another unit, which would make it NULL in plain SQL, has no effect. A scalar subquery without an
+NULL in the rows of another unit, which would make it NULL in plain SQL, has no effect. An aggregate of rows of other
+units is released before the query, if the reader can release it (`hush.sql.read.stages`). A scalar subquery without an
 aggregate would fail if it had two rows, and so reveal that it does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from hush.sql.read.relations.joins import (
     WIDE_SUBQUERY,
     aliases_above,
     check_comparable,
+    conjuncts,
     equated_by,
     reached,
 )
@@ -37,11 +39,13 @@ from hush.sql.read.relations.scope import Scope
 from hush.sql.read.relations.tables import column_of
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal
+from hush.sql.syntax.refusal import ReadsOtherUnits
 from hush.sql.syntax.relation import NamedRelation, NestedQuery, Origin, QueryRelation
 
 if TYPE_CHECKING:
-    from hush.sql.read.relations.reader import Reader
+    from hush.sql.read.relations.reader import Reader, Release
 
+VALUE = "hush_value"
 NO_CONDITION = literal(True, ColumnKind.BOOL)
 _KINDS = (ColumnKind.INT, ColumnKind.FLOAT)
 
@@ -101,7 +105,12 @@ class NestedReader:
         if not isinstance(select, exp.Select) or not one_value or select.args.get("group") or select.args.get("having"):
             why = "a subquery in an expression must have one row: an aggregate without GROUP BY"
             raise self._refuse(node, why, "Write (SELECT MAX(x) FROM ... WHERE ...), or use IN or EXISTS")
-        origin, where, scope = self._select(select)
+        try:
+            origin, where, scope = self._select(select)
+        except ReadsOtherUnits:
+            if self._reader.release is None:
+                raise
+            return self._scalar(self._released(select, self._reader.release))
         row, query = Translator(self._refuse, replace(scope, parent=None).resolve), self._query(origin)
 
         def scalar(part: exp.Expr) -> Expr | None:
@@ -112,6 +121,26 @@ class NestedReader:
             return replace(aggregate, op="scalar", args=(aggregate, where), value=query, domain=None)
 
         return Grouping(row, (), (), scalar).translate(select.expressions[0].unalias())
+
+    def _released(self, select: exp.Select, release: Release) -> exp.Select:
+        """Return the SELECT of a released value, put in the place of an aggregate of all units.
+
+        Where the aggregate is asked for each value of columns of the enclosing query, as in WHERE inner.part =
+        outer.part, it is released for each value of the inner columns. The value that was released is then looked up.
+        """
+        _, scope = self._reader.origin(select, self._reader.common_tables(select, self._common))
+        pairs, rest = correlated_columns(select, scope)
+        stage = select.copy()
+        stage.set("where", exp.Where(this=exp.and_(*rest, copy=True)) if rest else None)
+        keys = [exp.alias_(inner.copy(), f"hush_key{index}") for index, (inner, _) in enumerate(pairs)]
+        value = exp.alias_(stage.expressions[0].unalias(), VALUE)
+        stage.set("expressions", [*keys, value])
+        if pairs:
+            stage.set("group", exp.Group(expressions=[inner.copy() for inner, _ in pairs]))
+        relation = release(stage, select)
+        looked_up = value_of(relation.name, [outer for _, outer in pairs])
+        select.replace(looked_up)
+        return looked_up
 
     def _select(self, select: exp.Select, member: Expr | None = None) -> tuple[Origin, Expr, Scope]:
         """Return the FROM clause and the condition of a subquery, which may name columns of the enclosing query."""
@@ -144,3 +173,31 @@ class NestedReader:
         if outer is None:
             raise self._refuse(None, WIDE_SUBQUERY, *NESTED_ADVICE)
         return NestedQuery(origin, (origin.owner.alias, outer.alias))
+
+
+def value_of(name: str, columns: Sequence[exp.Column] = ()) -> exp.Select:
+    """Return the SELECT of a released value: the only one, or that of the group whose keys equal columns."""
+    maximum = exp.Max(this=exp.column(VALUE))  # of one row, or of none
+    select = exp.Select().select(maximum, copy=False).from_(exp.to_table(name))
+    keys = [exp.column(f"hush_key{index}", table=name) for index in range(len(columns))]
+    equal = [exp.EQ(this=key, expression=column.copy()) for key, column in zip(keys, columns, strict=True)]
+    return select.where(*equal, copy=False)
+
+
+def correlated_columns(select: exp.Select, scope: Scope) -> tuple[list[tuple[exp.Column, exp.Column]], list[exp.Expr]]:
+    """Return the columns that WHERE equates with columns of the enclosing query, and its other conditions.
+
+    Args:
+        select: The subquery.
+        scope: The tables of its own.
+    """
+    pairs, rest = [], []
+    for condition in conjuncts(select.args.get("where")):
+        sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
+        inner = [side for side in sides if isinstance(side, exp.Column) and scope.owns(side)]
+        outer = [side for side in sides if isinstance(side, exp.Column) and not scope.owns(side)]
+        if inner and outer:
+            pairs.append((inner[0], outer[0]))
+        else:
+            rest.append(condition)
+    return pairs, rest

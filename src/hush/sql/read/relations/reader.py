@@ -23,14 +23,15 @@ which is bounded after the join.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
+from types import MappingProxyType
 
 from sqlglot import exp, parse_one
 
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, Through
-from hush.sql.read.grouping import is_aggregated, per_unit_select
+from hush.sql.read.grouping import is_aggregated, is_over_units, per_unit_select
 from hush.sql.read.relations.joins import (
     JOIN_ADVICE,
     NESTED_ADVICE,
@@ -61,14 +62,31 @@ from hush.sql.syntax.relation import Field, Join, NamedRelation, Origin, Project
 
 CommonTables = Mapping[str, QueryRelation]  # what WITH defines, by name in lower case
 JOIN_PARTS = ("side", "kind", "method", "on", "using")
+# Clauses of a subquery that is released: what follows a release is computed from released values.
+RELEASED_PARTS = ("distinct", "qualify", "order", "limit", "offset")
+Release = Callable[[exp.Select, exp.Expr], QueryRelation]  # of a SELECT, which stands at a node of the query
 SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
 
 
 class Reader:
     """Reads FROM clauses. Use one reader per query: it numbers relations and their aliases."""
 
-    def __init__(self, catalog: Catalog, refuse: Refuser) -> None:
-        """Take the declared tables."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        refuse: Refuser,
+        released: CommonTables = MappingProxyType({}),
+        release: Release | None = None,
+    ) -> None:
+        """Take the declared tables.
+
+        Args:
+            catalog: The declared tables.
+            refuse: Makes the refusals.
+            released: The relations that are released before the query, by name.
+            release: Makes a further one of a subquery; None to refuse subqueries over units.
+        """
+        self._released, self.release = released, release
         self._catalog = catalog.tables
         self._spelling = {name.casefold(): name for name in catalog.tables}
         self._referring: dict[str, QueryRelation] = {}  # tables that have their unit through others, each once
@@ -130,12 +148,14 @@ class Reader:
         for node, from_item in private:
             owner = scope.owner_above() if nested else scope.owner
             if owner is None:
-                raise self.refuse(node, "which rows of a public table count would depend on all units", PUBLIC_ADVICE)
+                why = "which rows of a public table count would depend on all units"
+                raise self.refuse.other_units(node, why, PUBLIC_ADVICE)
+            if nested and from_item.alias not in same:
+                raise self.refuse.other_units(node, WIDE_SUBQUERY, *NESTED_ADVICE)
             if from_item is not owner:
                 check_comparable(self.refuse, node, owner, from_item)
             if from_item.alias not in same:
-                words = (WIDE_SUBQUERY, *NESTED_ADVICE) if nested else (WIDE_JOIN, JOIN_ADVICE)
-                raise self.refuse(node, *words)
+                raise self.refuse(node, WIDE_JOIN, JOIN_ADVICE)
 
     def select(self, node: exp.Expr, outer: CommonTables) -> QueryRelation:
         """Return a subquery as a relation."""
@@ -150,20 +170,26 @@ class Reader:
             return union_all(self.refuse, parts, relations, self.names, self.aliases)
         if not isinstance(node, exp.Select):
             raise self.refuse(node, *not_a_select(node))
-        self.check_parts(node)
+        may_be_released = self.release is not None and is_aggregated(node)
+        self.check_parts(node, *(RELEASED_PARTS if may_be_released else ()))
         common = self.common_tables(node, outer)
         origin, scope = self.origin(node, common)
         row = Translator(self.refuse, scope.resolve)
         where = self.where(node, scope, common)
+        if self.release is not None and may_be_released and is_over_units(node, origin, row, scope.has_column):
+            relation = self.release(node.copy(), node)
+            node.replace(rows_of(relation))
+            return relation
+        self.check_parts(node)
         if is_aggregated(node):
             return per_unit_select(node, origin, where, row, scope.has_column, self.names, next(self.aliases))
         with_windows = Translator(self.refuse, scope.resolve, window_functions(row, origin))
         items = tuple(column for item in node.expressions for column in self._columns(item, with_windows, scope))
         return project(self.refuse, node, origin, where, items, next(self.names))
 
-    def check_parts(self, node: exp.Select) -> None:
-        """Refuse a subquery with clauses that no subquery can have."""
-        check_clauses(self.refuse, node, *SELECT_PARTS)
+    def check_parts(self, node: exp.Select, *others: str) -> None:
+        """Refuse a subquery with clauses that no subquery can have; ``others`` are allowed as well."""
+        check_clauses(self.refuse, node, *SELECT_PARTS, *others)
 
     def where(self, node: exp.Select, scope: Scope, common: CommonTables) -> Expr | None:
         """Return the condition of a SELECT, which may contain subqueries."""
@@ -225,8 +251,8 @@ class Reader:
     def _table(self, node: exp.Table, common: CommonTables) -> QueryRelation:
         """Return a CTE or a declared table by its name."""
         name = node.name.casefold()
-        if name in common:
-            return common[name]
+        if name in common or name in self._released:
+            return common.get(name) or self._released[name]
         if name not in self._spelling:
             names = list(self._catalog)
             raise self.refuse(node, "no table of this name is declared", f"The tables are {shortened(names)}")
@@ -285,6 +311,12 @@ class Reader:
                 raise self.refuse(node, WIDE_JOIN, JOIN_ADVICE)
             unmark_unit(scope, from_item)  # a row without a match has NULL for this unit, which then identifies no unit
         return Join(from_item, left, private and owner is not None, all_of(parts)), [] if left else pairs
+
+
+def rows_of(relation: QueryRelation) -> exp.Select:
+    """Return the SELECT of all columns of a released relation, by name."""
+    names = [exp.column(entry.name, quoted=True) for entry in relation.fields]
+    return exp.Select().select(*names, copy=False).from_(exp.to_table(relation.name))
 
 
 def project(

@@ -51,7 +51,7 @@ class Scope:
         if isinstance(node.this, exp.Star):
             raise self.refuse(node, *reason(node.this))
         table, name = node.table.casefold(), node.name.casefold()
-        if self.parent is not None and not self._has(table, name):
+        if self.parent is not None and not self.owns(node):
             return self.parent.resolve(node)
         if table and table not in self.from_items:
             if self.has_column(table):
@@ -75,9 +75,9 @@ class Scope:
             )
         return matches[0]
 
-    def _has(self, table: str, name: str) -> bool:
+    def owns(self, node: exp.Column) -> bool:
         """Return whether a name belongs to this scope, and not to its parent."""
-        return table in self.from_items if table else self.has_column(name)
+        return node.table.casefold() in self.from_items if node.table else self.has_column(node.name)
 
     def owner_above(self) -> NamedRelation | None:
         """Return the table whose units the rows of the enclosing SELECTs belong to; None if all are public."""

@@ -13,7 +13,7 @@ from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
 from hush.sql import JoinedTable, table
-from hush.sql.answer.table_parts import parts_condition
+from hush.sql.write.table_parts import parts_condition
 
 COLUMNS = {"who": "BIGINT", "region": "VARCHAR", "day": "DATE", "at": "TIMESTAMP", "x": "DOUBLE"}
 
