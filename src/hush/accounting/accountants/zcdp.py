@@ -13,7 +13,7 @@ from functools import singledispatch
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.accountants.rdp import best_order, renyi_to_epsilon, renyi_to_log_delta
-from hush.accounting.losses.pairs import Change, Direction, changes, refuse_group, require_claim
+from hush.accounting.losses.pairs import Change, Direction, changes, one_change, refuse_group, require_claim
 from hush.errors import Unsupported, check_epsilon
 from hush.guarantee import Relation
 
@@ -118,6 +118,11 @@ def _(event: ev.LaplaceEvent, change: Change) -> float:
 @rho_bound.register
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> float:
     return (change.shift * event.sensitivity / event.scale) ** 2 / 2
+
+
+@rho_bound.register
+def _(event: ev.PerChangeEvent, change: Change) -> float:
+    return rho_bound(event.event, one_change(event, change))
 
 
 @rho_bound.register

@@ -1,6 +1,8 @@
 """Noise on sums: what was added, relative to the contribution bound of one record.
 
 A sum of vectors of norm at most C, with Gaussian noise of standard deviation sigma * C, is ``GaussianEvent(sigma)``.
+Where only the distance between neighbours is known, and not what a single record contributes, the noise is stated
+relative to that distance: `PerChangeEvent`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import ClassVar
 
 from hush.accounting.events.event import Event
 from hush.accounting.events.ranges import check_noise, check_size
-from hush.errors import check_positive
+from hush.errors import check_instance, check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +123,29 @@ class DiscreteLaplaceEvent(Event):
         # epsilon = sensitivity / scale (Ghosh, Roughgarden & Sundararajan 2009).
         check_noise("scale / sensitivity", scale / sensitivity)
         self._set(scale=scale, sensitivity=sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class PerChangeEvent(Event):
+    """Noise, stated relative to how far one change of the accountant's relation moves the value.
+
+    A value that a replaced record moves by at most s may still depend on a single record by more than s. So neither
+    what a sample reveals is known, nor what a record that leaves its part of the data does: both are refused.
+
+    >>> from hush.accounting import PldAccountant
+    >>> from hush.guarantee import Relation
+    >>> accountant = PldAccountant(relation=Relation.REPLACE)
+    >>> round(accountant.compose(PerChangeEvent(LaplaceEvent(2.0))).epsilon(delta=0), 3)
+    0.5
+    >>> round(accountant.compose(LaplaceEvent(2.0)).epsilon(delta=0), 3)  # a record contributes, another is taken away
+    1.0
+    """
+
+    kind: ClassVar[str] = "per-change"
+    event: Event
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        # Under replacement f(D) and f(D') differ by at most s for neighbours of equal size. f without the record, which
+        # is in neither of them, is not bounded: that is the difference from a sum of bounded contributions.
+        check_instance("event", self.event, (GaussianEvent, LaplaceEvent, DiscreteGaussianEvent, DiscreteLaplaceEvent))

@@ -78,6 +78,20 @@ class Change:
         return text if self.size == 1 else f"{text} and a group of {self.size}"
 
 
+def one_change(event: ev.PerChangeEvent, change: Change) -> Change:
+    """Return the change whose shift is the distance that the event's noise is relative to."""
+    require_claim(event, change)
+    # A group of k is a chain of k changes: the distances add up. The noise is symmetric, so the direction is no matter.
+    return replace(change, direction=Direction.REMOVE)
+
+
+def removed_from_sample(change: Change) -> Change:
+    """Return the removal that sampling compares: a record in the sample, and a sample without it."""
+    # Only under add-or-remove is that what a claim is about. A contribution that is zeroed out is still in the sample.
+    claimed = change.claimed and change.relation is Relation.ADD_OR_REMOVE
+    return replace(change, direction=Direction.REMOVE, claimed=claimed)
+
+
 def changes(relation: Relation) -> tuple[Change, ...]:
     """Return the changes that a relation allows. An accountant takes the worst of them."""
     if relation is Relation.REPLACE:
@@ -98,12 +112,17 @@ def refuse_group(event: ev.Event, change: Change) -> None:
 def require_claim(event: ev.Event, change: Change) -> None:
     """Refuse a change that no claim covers: one that the relation does not allow on its own."""
     if not change.claimed:
-        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
+        raise Unsupported(
+            f"{event.kind} in a part or a sample that a record may be missing from: it is stated for the relation "
+            f"{change.relation.value!r}, and says nothing about a record that leaves",
+            "Use Relation.ADD_OR_REMOVE, or an event of noise on a sum, such as GaussianEvent",
+        )
 
 
 def require_claim_on_one(event: ev.Event, change: Change) -> None:
     """Refuse a change that a claim about a single record does not cover."""
-    if change.size > 1 or not change.claimed:
+    require_claim(event, change)
+    if change.size > 1:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
             "Use Guarantee.for_group on the result, or state the claim for this relation",
@@ -230,6 +249,11 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
 
 
 @leaf_pair.register
+def _(event: ev.PerChangeEvent, change: Change) -> DominatingPair:
+    return leaf_pair(event.event, one_change(event, change))
+
+
+@leaf_pair.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
     require_claim_on_one(event, change)
     # Dong, Durfee & Rogers 2020: the pointwise worst of all mechanisms of this range.
@@ -263,7 +287,7 @@ def _(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     if change.direction is Direction.REPLACE or change.size > 1:
         return _sampled_gaussian(event, change)
     # With P the mechanism with the record and Q without it, the sample is the mixture (1 - q) Q + q P.
-    base = _single_pair(event, replace(change, direction=Direction.REMOVE))
+    base = _single_pair(event, removed_from_sample(change))
     rate = event.sampling_rate
     return change.orient(DominatingPair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
 
@@ -306,6 +330,8 @@ def _(event: ev.BallsInBinsEvent, change: Change) -> DominatingPair:
 def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     """Return the pair of a Poisson-sampled Gaussian for a replacement or a group."""
     base = event.event
+    if isinstance(base, ev.PerChangeEvent):
+        require_claim(base, removed_from_sample(change))
     if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
             f"poisson-sampled {base.kind} under {change.describe()}: no dominating pair is proven",
