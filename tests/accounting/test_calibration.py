@@ -168,3 +168,11 @@ def test_estimates_are_no_bounds_to_calibrate_by(calibrate: Callable[..., float]
     assert calibrate_noise(epsilon=2.0, delta=1e-6, accountant=GdpAccountant) == pytest.approx(
         calibrate_noise(epsilon=2.0, delta=1e-6), rel=2e-6
     )
+
+
+def test_counts_beyond_a_thousand_records() -> None:
+    """Doubling from 512 passed the largest group that there was, and the search ended with a refusal."""
+    size = calibrate_count(epsilon=10.0, delta=1e-6, template=groups_of(GaussianEvent(1e4)))
+    assert epsilon(GroupEvent(GaussianEvent(1e4), size), 1e-6) <= 10.0
+    assert epsilon(GroupEvent(GaussianEvent(1e4), size + 1), 1e-6) > 10.0
+    assert size == int(1e4 / calibrate_noise(epsilon=10.0, delta=1e-6))

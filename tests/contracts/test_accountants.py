@@ -371,3 +371,20 @@ class TestEvents:
                 for field in dataclasses.fields(part):  # type: ignore[arg-type]
                     value: Any = getattr(part, field.name)
                     assert isinstance(value, Event | tuple) or type(value) in (int, float), (name, field.name)
+
+
+@pytest.mark.parametrize("kind", [PldAccountant, accounting.RdpAccountant, accounting.ZcdpAccountant])
+def test_nothing_overflows_far_out(kind: type[Accountant]) -> None:
+    assert kind().compose(GaussianEvent(1.5), 3).delta(1.7e308) < 1e-280
+
+
+@pytest.mark.slow
+@EVERY_SUPPORTED
+def test_delta_is_a_probability_however_far_out(cases: Cases) -> None:
+    for name, (accountant, event) in cases.items():
+        if "parallel-composed" in name or "group-poisson" in name:
+            continue  # several compositions each: seconds, and nothing new
+        with naming(name):
+            deltas = [alone(accountant, event).delta(epsilon) for epsilon in (1e6, 1e16, 1.7e308)]
+            assert deltas == sorted(deltas, reverse=True)
+            assert 0 <= deltas[-1] <= deltas[0] <= 1

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from hush.accounting import (
+    Event,
     FixedSizeSampledEvent,
     ParallelByIndexEvent,
     ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
 )
-from hush.accounting.events import Event, PerChangeEvent
+from hush.accounting.events import PerChangeEvent
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 from hush.mechanisms import (

@@ -10,9 +10,10 @@ import pytest
 
 from accounting.losses.cases import ADD_REMOVE, REPLACE, Measure, laplace, mix, normal, on_the_line, pair_of
 from hush.accounting import FixedSizeSampledEvent, GaussianEvent, LaplaceEvent, PoissonSampledEvent
+from hush.accounting.losses.mixture_profiles import SampledGroup
 from hush.accounting.losses.noise_profiles import GaussianProfile, LaplaceProfile, RandomizedResponseProfile
 from hush.accounting.losses.pairs import changes
-from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
+from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledRemoval
 
 # The real mechanism on tiny datasets, with every batch listed: its profile must nowhere exceed the pair's.
 OTHERS = [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (-1.0, -1.0, -1.0), (1.0, -1.0, 0.0), (1.0, 1.0, -1.0), (0.3, -0.8, 0.5)]

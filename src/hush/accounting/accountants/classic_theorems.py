@@ -20,6 +20,7 @@ from hush.accounting.losses.pairs import (
     Direction,
     changes,
     one_change,
+    parts_that_differ,
     refuse_group,
     removed_from_sample,
     require_claim_on_one,
@@ -190,20 +191,20 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> list[tuple[Claim, int]
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[tuple[Claim, int]]:
     refuse_group(event, change)
     # A replaced record stays in its part, so one part changes (McSherry 2009, Theorem 4).
-    return _worst([_sum(claims(part, change)) for part in event.events])
+    return _worst([_sum(claims(part, change)) for part in dict.fromkeys(event.events)])
 
 
 @claims.register
 def _(event: ev.ParallelEvent, change: Change) -> list[tuple[Claim, int]]:
     refuse_group(event, change)
-    stays = [_sum(claims(part, change)) for part in event.events]
-    if change.direction is not Direction.REPLACE:
+    stays = [_sum(claims(part, change)) for part in dict.fromkeys(event.events)]
+    if change.direction is not Direction.REPLACE or len(event.events) < 2:
         return _worst(stays)
-    # A replaced record may leave one part and enter another: the two largest epsilons and deltas add up.
+    # A replaced record may leave one part and enter another: the two largest epsilons add up. All of them are of noise,
+    # as claims say nothing about a record that leaves: there are no deltas.
     moved = replace(change, direction=Direction.REMOVE, claimed=False)
-    largest = sorted((_sum(claims(part, moved)) for part in event.events), reverse=True)[:2]
-    deltas = sorted((_sum(claims(part, moved))[1] for part in event.events), reverse=True)[:2]
-    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), math.fsum(deltas))])
+    largest = sorted((_sum(claims(part, moved)) for part in parts_that_differ(event)), reverse=True)[:2]
+    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), math.fsum(delta for _, delta in largest))])
 
 
 @claims.register

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import singledispatch
+from itertools import permutations, product
 
 from hush.accounting import events as ev
 from hush.accounting.losses.allocation import MIN_NOISE, AllocationProfile
+from hush.accounting.losses.mixture_profiles import SampledGroup
 from hush.accounting.losses.noise_profiles import (
     BoundedRangeProfile,
     DiscreteGaussianProfile,
@@ -30,12 +32,14 @@ from hush.accounting.losses.noise_profiles import (
 from hush.accounting.losses.profile import DominatingPair, PointwiseMax
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.accounting.losses.saddle_point import CountedPair
-from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
+from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledRemoval
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 
 Alternative = Counter[DominatingPair]
 _MAX_ALTERNATIVES = 200  # each one is composed separately
+_MAX_MOVES = 150  # alternatives of a record that leaves one part and enters another, before they are merged into one
+_MAX_SAMPLED_GROUP = 20_000  # one Gaussian for every number of its records that may be in the sample
 
 
 class Direction(Enum):
@@ -164,27 +168,18 @@ def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
 @alternatives.register
 def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
     refuse_group(event, change)
-    stays = [option for part in event.events for option in alternatives(part, change)]
+    stays = [option for part in dict.fromkeys(event.events) for option in alternatives(part, change)]
     if change.direction is not Direction.REPLACE:
         # A record that is added or removed is in one part only.
         return _worst(stays)
-    # The record may leave one part and enter another: a removal in one and an addition in the other.
-    leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
-    moves = [
-        first + second
-        for index, source in enumerate(event.events)
-        for other, target in enumerate(event.events)
-        if index != other
-        for first in alternatives(source, leave)
-        for second in alternatives(target, enter)
-    ]
-    return _limited(_distinct(stays + moves), event)
+    stays = stays if len(stays) < _MAX_ALTERNATIVES - _MAX_MOVES else _worst(stays)
+    return _limited(_distinct(stays + _moves(event, change)), event)
 
 
 @alternatives.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[Alternative]:
     refuse_group(event, change)
-    return _worst([option for part in event.events for option in alternatives(part, change)])
+    return _worst([option for part in dict.fromkeys(event.events) for option in alternatives(part, change)])
 
 
 @alternatives.register
@@ -197,6 +192,26 @@ def _(event: ev.GroupEvent, change: Change) -> list[Alternative]:
 def _(event: ev.RandomizedResponseEvent, change: Change) -> list[Alternative]:
     # Local reports are independent, so a group of k people is k reports.
     return [Counter({leaf_pair(event, replace(change, size=1)): change.size})]
+
+
+def parts_that_differ(event: ev.ParallelEvent) -> tuple[ev.Event, ...]:
+    """Return the distinct parts, each at most twice: a record that moves is in two parts, which may be alike."""
+    return tuple(part for part, count in Counter(event.events).items() for _ in range(min(count, 2)))
+
+
+def _moves(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
+    """Return what a replaced record costs that leaves one part, and enters another."""
+    if len(event.events) < 2:
+        return []
+    parts = parts_that_differ(event)
+    leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
+    sources, targets = ([alternatives(part, way) for part in parts] for way in (leave, enter))
+    if sum(map(len, sources)) * sum(map(len, targets)) > _MAX_MOVES:
+        # Of so many parts, the worst to leave and the worst to enter at each epsilon, even if they are the same one.
+        worst = [_worst([option for options in ways for option in options]) for ways in (sources, targets)]
+        return [first + second for first, second in product(*worst)]
+    pairs = permutations(range(len(parts)), 2)
+    return [first + second for i, j in pairs for first, second in product(sources[i], targets[j])]
 
 
 @singledispatch
@@ -345,6 +360,12 @@ def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> Dominati
             )
         return DominatingPair.symmetric(ReplacedSample(base.noise_multiplier, event.sampling_rate))
     sigma, rate, size = base.noise_multiplier, event.sampling_rate, change.size
+    if size > _MAX_SAMPLED_GROUP:
+        raise Unsupported(
+            f"poisson-sampled gaussian under {change.describe()}: its profile is computed for groups of up to "
+            f"{_MAX_SAMPLED_GROUP}",
+            "Divide the noise multiplier by the group size, as if all records were in one sample",
+        )
     return change.orient(DominatingPair(SampledGroup(sigma, rate, size), SampledGroup(sigma, rate, size, reverse=True)))
 
 
