@@ -273,7 +273,7 @@ def test_delta_at_zero_and_far_out(name: str) -> None:
     assert 0 <= accountant.delta(50.0) < 1e-20
 
 
-SAMPLED_CLAIMS = ("poisson-exponential", "poisson-approximate", "poisson-per-change")
+SAMPLED_CLAIMS = ("poisson-exponential", "poisson-approximate", "poisson-per-change", "truncated-poisson")
 
 
 @pytest.mark.parametrize("name", ACCOUNTANTS)

@@ -21,8 +21,9 @@ from hush.accounting import (
     ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
+    RdpAccountant,
 )
-from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, PerChangeEvent
+from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianMixtureEvent, PerChangeEvent
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 
@@ -94,3 +95,29 @@ def test_samples_of_one_size_are_neighbours_by_a_replacement() -> None:
 def test_only_noise_is_stated_per_change(event: Event) -> None:
     with pytest.raises(InvalidArgument, match="^event="):
         PerChangeEvent(event)
+
+
+@pytest.mark.parametrize(
+    ("shifts", "probabilities"),
+    [
+        ((), ()),
+        ((0.0,), (1.0,)),
+        ((1.0, 0.5), (0.5, 0.5)),
+        ((0.0, 1.0), (0.5, 0.4)),
+        ((0.0, 1.0), (1.5, -0.5)),
+        ((1.0,), ()),
+    ],
+)
+def test_mixtures_are_checked(shifts: tuple[float, ...], probabilities: tuple[float, ...]) -> None:
+    with pytest.raises(InvalidArgument, match="^(shifts|probabilities)="):
+        GaussianMixtureEvent(1.0, shifts, probabilities)
+
+
+def test_a_sampled_group_is_a_mixture() -> None:
+    mixture = GaussianMixtureEvent(4.0, (0.0, 1.0, 2.0), (0.81, 0.18, 0.01))
+    group = GroupEvent(PoissonSampledEvent(GaussianEvent(4.0), 0.1), 2)
+    for accountant in (PldAccountant(), RdpAccountant()):
+        assert accountant.compose(mixture, 10).epsilon(1e-5) == pytest.approx(
+            accountant.compose(group, 10).epsilon(1e-5), rel=1e-9
+        )
+    assert Event.from_json(mixture.to_json()) == mixture

@@ -32,6 +32,7 @@ from hush.accounting.events.event import decode_event as decode_event
 from hush.accounting.events.noise import DiscreteGaussianEvent as DiscreteGaussianEvent
 from hush.accounting.events.noise import DiscreteLaplaceEvent as DiscreteLaplaceEvent
 from hush.accounting.events.noise import GaussianEvent as GaussianEvent
+from hush.accounting.events.noise import GaussianMixtureEvent as GaussianMixtureEvent
 from hush.accounting.events.noise import LaplaceEvent as LaplaceEvent
 from hush.accounting.events.noise import PerChangeEvent as PerChangeEvent
 from hush.accounting.events.noise import ProjectedGaussianEvent as ProjectedGaussianEvent
@@ -43,3 +44,4 @@ from hush.accounting.events.repetition import RepeatPoissonEvent as RepeatPoisso
 from hush.accounting.events.sampling import BallsInBinsEvent as BallsInBinsEvent
 from hush.accounting.events.sampling import FixedSizeSampledEvent as FixedSizeSampledEvent
 from hush.accounting.events.sampling import PoissonSampledEvent as PoissonSampledEvent
+from hush.accounting.events.sampling import TruncatedPoissonSampledEvent as TruncatedPoissonSampledEvent

@@ -15,9 +15,11 @@ from hush.accounting.events.noise import (
     PerChangeEvent,
 )
 from hush.accounting.events.other_windows import windows_event
-from hush.accounting.events.sampling import BallsInBinsEvent, PoissonSampledEvent
+from hush.accounting.events.sampling import BallsInBinsEvent, PoissonSampledEvent, TruncatedPoissonSampledEvent
 from hush.errors import Unsupported, check_instance
 from hush.guarantee import Relation, Unit
+
+_SAMPLES = (PoissonSampledEvent, TruncatedPoissonSampledEvent, BallsInBinsEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class _Surroundings:
         leaves = isinstance(event, ParallelEvent) and relation is Relation.REPLACE
         return _Surroundings(
             self.is_alone and isinstance(event, (ComposedEvent, SelfComposedEvent)),
-            self.may_be_missing or isinstance(event, (PoissonSampledEvent, BallsInBinsEvent)) or leaves,
+            self.may_be_missing or isinstance(event, _SAMPLES) or leaves,
         )
 
 
@@ -115,7 +117,7 @@ def _require_contributions(event: Event, stated: QualifiedEvent) -> None:
             "Use Relation.ADD_OR_REMOVE, or the event without its mechanism's relation, for noise on a sum",
         )
     # A sample states contributions by what it is, and noise per change says what it knows: accountants refuse it.
-    if not isinstance(event, (PoissonSampledEvent, BallsInBinsEvent, PerChangeEvent)):
+    if not isinstance(event, (*_SAMPLES, PerChangeEvent)):
         for part in parts_of(event):
             _require_contributions(part, stated)
 

@@ -18,9 +18,11 @@ from enum import Enum
 from functools import singledispatch
 from itertools import permutations, product
 
+from scipy.special import betainc
+
 from hush.accounting import events as ev
 from hush.accounting.losses.allocation import MIN_NOISE, AllocationProfile
-from hush.accounting.losses.mixture_profiles import SampledGroup
+from hush.accounting.losses.mixture_profiles import GaussianMixture, PublicMixture, SampledGroup
 from hush.accounting.losses.noise_profiles import (
     BoundedRangeProfile,
     DiscreteGaussianProfile,
@@ -29,7 +31,7 @@ from hush.accounting.losses.noise_profiles import (
     LaplaceProfile,
     RandomizedResponseProfile,
 )
-from hush.accounting.losses.profile import DominatingPair, PointwiseMax
+from hush.accounting.losses.profile import ULP, DominatingPair, PointwiseMax, Profile
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.accounting.losses.saddle_point import CountedPair
 from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledRemoval
@@ -305,6 +307,53 @@ def _(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     base = _single_pair(event, removed_from_sample(change))
     rate = event.sampling_rate
     return change.orient(DominatingPair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
+
+
+@leaf_pair.register
+def _(event: ev.TruncatedPoissonSampledEvent, change: Change) -> DominatingPair:
+    """The pair of a Poisson sample, or, where the sample may be full, of one in which a record replaces another.
+
+    Let S be the sample of the other records, and x the one that changes. If S has fewer than B records, x is added to
+    it. If not, x is kept with probability r = B / (|S| + 1) <= B / (B + 1), and takes the place of a random record y.
+    Given S, y and the rest, the sum without x is N(y), and with it (1 - q r) N(y) + q r N(x), where x - y is at most 2.
+    Profiles are jointly convex, so their mean over S, y and the rest bounds that of the mechanism. The larger of both
+    pairs stands for a full sample, so that the mean grows with the number of records.
+    """
+    sampled = ev.PoissonSampledEvent(event.event, event.sampling_rate)
+    if not isinstance(event.event, ev.GaussianEvent) or change.relation is Relation.ZERO_OUT or change.size > 1:
+        raise Unsupported(
+            f"truncated-poisson-sampled {event.event.kind} under {change.describe()}: no dominating pair is proven",
+            "Use a Gaussian, Relation.ADD_OR_REMOVE or REPLACE, and a group of 1; or PoissonSampledEvent",
+        )
+    limit, size = event.max_batch_size, event.dataset_size
+    free = leaf_pair(sampled, change)
+    if size <= limit:
+        return free
+    # P(S >= B) for S ~ Binomial(n - 1, q), an incomplete beta function, with room for its rounding.
+    probability = min(max(float(betainc(limit, size - limit, event.sampling_rate)) * (1 + 1e-9), 1e-300), 1.0)
+    rate = event.sampling_rate * limit / (limit + 1) * (1 + 4 * ULP)
+    full = leaf_pair(ev.PoissonSampledEvent(ev.GaussianEvent(event.event.noise_multiplier / 2), rate), change)
+    return DominatingPair(
+        _sometimes(probability, full.forward, free.forward), _sometimes(probability, full.backward, free.backward)
+    )
+
+
+def _sometimes(probability: float, rare: Profile, usual: Profile) -> Profile:
+    """Return the mean of a usual profile and the larger of both, where everybody sees which of them applies."""
+    return PublicMixture((PointwiseMax((rare, usual)), usual), (probability, max(1 - probability, 1e-300)))
+
+
+@leaf_pair.register
+def _(event: ev.GaussianMixtureEvent, change: Change) -> DominatingPair:
+    if change.direction is Direction.REPLACE or change.size > 1:
+        raise Unsupported(
+            f"gaussian-mixture under {change.describe()}: no dominating pair is proven",
+            "Use Relation.ADD_OR_REMOVE and a group of 1",
+        )
+    # Vectors of random norm are dominated by their norms on a line, and these by larger ones (Choquette-Choo et al.
+    # 2024, "Privacy amplification for matrix mechanisms").
+    mixture = event.noise_multiplier, event.shifts, event.probabilities
+    return change.orient(DominatingPair(GaussianMixture(*mixture), GaussianMixture(*mixture, reverse=True)))
 
 
 @leaf_pair.register
