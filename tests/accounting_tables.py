@@ -31,10 +31,13 @@ from hush.accounting.events import (
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     ExponentialMechanismEvent,
+    GaussianMixtureEvent,
+    PerChangeEvent,
     ProjectedGaussianEvent,
     RandomizedResponseEvent,
     RepeatNegativeBinomialEvent,
     RepeatPoissonEvent,
+    TruncatedPoissonSampledEvent,
 )
 from hush.guarantee import Relation
 
@@ -55,6 +58,14 @@ EVENTS: dict[str, Event] = {
     "laplace": LaplaceEvent(2.0),
     "discrete-gaussian": DiscreteGaussianEvent(3.0, 2),
     "discrete-laplace": DiscreteLaplaceEvent(4.0, 2),
+    "per-change-gaussian": PerChangeEvent(GaussianEvent(1.5)),
+    "per-change-laplace": PerChangeEvent(LaplaceEvent(2.0)),
+    "poisson-per-change": PoissonSampledEvent(PerChangeEvent(GaussianEvent(1.5)), 0.1),
+    "fixed-per-change": FixedSizeSampledEvent(PerChangeEvent(LaplaceEvent(2.0)), 10, 100),
+    "parallel-per-change": ParallelEvent((PerChangeEvent(LaplaceEvent(2.0)), LaplaceEvent(3.0))),
+    "group-per-change": GroupEvent(PerChangeEvent(GaussianEvent(4.0)), 3),
+    "gaussian-mixture": GaussianMixtureEvent(1.5, (0.0, 0.5, 2.0), (0.9, 0.08, 0.02)),
+    "truncated-poisson": TruncatedPoissonSampledEvent(GaussianEvent(1.5), 0.05, 9, 100),
     "exponential-mechanism": ExponentialMechanismEvent(0.5),
     "randomized-response": RandomizedResponseEvent(0.4),
     "randomized-response-of-5": RandomizedResponseEvent(0.4, 5),

@@ -13,6 +13,7 @@ from hush.accounting import (
     Accountant,
     Event,
     GaussianEvent,
+    GdpAccountant,
     GroupEvent,
     LaplaceEvent,
     PldAccountant,
@@ -24,7 +25,7 @@ from hush.accounting import (
     calibrate_sampling_rate,
     calibrate_steps,
 )
-from hush.errors import InvalidArgument
+from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 
 REFERENCE = golden("accounting_reference.json")
@@ -149,3 +150,29 @@ def test_calibration_at_a_tiny_delta() -> None:
 def test_a_target_out_of_range_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="^epsilon=.*noise_multiplier in"):
         calibrate_noise(epsilon=1e-9, delta=0.0, template=lambda noise: LaplaceEvent(max(noise, 1e-3)))
+
+
+@pytest.mark.parametrize(
+    "calibrate",
+    [
+        lambda **settings: calibrate_noise(sampling_rate=0.001, num_steps=5000, **settings),
+        lambda **settings: calibrate_sampling_rate(noise_multiplier=0.5, num_steps=5000, **settings),
+        lambda **settings: calibrate_steps(noise_multiplier=0.5, sampling_rate=0.001, **settings),
+        lambda **settings: calibrate_count(template=lambda count: sampled(0.5, 0.001, count), **settings),
+    ],
+)
+def test_estimates_are_no_bounds_to_calibrate_by(calibrate: Callable[..., float]) -> None:
+    """The central limit theorem gave noise for a target of 2 whose true epsilon is 5.23."""
+    with pytest.raises(Unsupported, match="it gives an estimate, not a bound"):
+        calibrate(epsilon=2.0, delta=1e-6, accountant=GdpAccountant)
+    assert calibrate_noise(epsilon=2.0, delta=1e-6, accountant=GdpAccountant) == pytest.approx(
+        calibrate_noise(epsilon=2.0, delta=1e-6), rel=2e-6
+    )
+
+
+def test_counts_beyond_a_thousand_records() -> None:
+    """Doubling from 512 passed the largest group that there was, and the search ended with a refusal."""
+    size = calibrate_count(epsilon=10.0, delta=1e-6, template=groups_of(GaussianEvent(1e4)))
+    assert epsilon(GroupEvent(GaussianEvent(1e4), size), 1e-6) <= 10.0
+    assert epsilon(GroupEvent(GaussianEvent(1e4), size + 1), 1e-6) > 10.0
+    assert size == int(1e4 / calibrate_noise(epsilon=10.0, delta=1e-6))

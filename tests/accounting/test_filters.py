@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
+import sys
+import threading
 from collections.abc import Callable
 from fractions import Fraction
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +34,7 @@ from hush.accounting import (
     ZeroConcentratedDPEvent,
 )
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported
-from hush.guarantee import Bound, Relation
+from hush.guarantee import Bound, Relation, Unit
 
 FILTERS: dict[str, Callable[..., PrivacyFilter]] = {
     "pure": lambda epsilon=2.0, relation=Relation.ADD_OR_REMOVE: PureFilter(
@@ -290,3 +295,98 @@ class TestOdometer:
             removal.spend(PoissonSampledEvent(GaussianEvent(1.0), 0.1))
         with pytest.raises(InvalidArgument, match="^event="):
             removal.spend("gaussian")  # type: ignore[arg-type]
+
+
+LIVE = {**FILTERS, "odometer": lambda: ZcdpOdometer(delta=1e-6)}
+
+
+def charged_by_threads(charge: Callable[[], None], *, threads: int, times: int) -> int:
+    """Return how many of the charges of several threads were accepted."""
+    accepted = [0] * threads
+
+    def work(index: int) -> None:
+        for _ in range(times):
+            try:
+                charge()
+            except BudgetExceeded:
+                continue
+            accepted[index] += 1
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # as many switches between threads as there can be
+    try:
+        workers = [threading.Thread(target=work, args=(index,)) for index in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(switch)
+    return sum(accepted)
+
+
+class Interrupted(PureFilter):
+    """A filter between whose first check and booking another thread charges, unless a lock keeps it out."""
+
+    def __init__(self, *, epsilon: float) -> None:
+        super().__init__(epsilon=epsilon)
+        self.was_interrupted = False
+        self.accepted = 0
+
+    def _after(self, event: Event) -> Fraction | None:
+        after = super()._after(event)
+        if not self.was_interrupted:
+            self.was_interrupted = True
+            other = threading.Thread(target=self.charge_if_possible, args=(event,))
+            other.start()
+            other.join()
+        return after
+
+    def charge_if_possible(self, event: Event) -> None:
+        if self._lock.acquire(blocking=False):
+            self.spend(event)
+            self._lock.release()
+
+    def spend(self, event: Event) -> None:
+        super().spend(event)
+        self.accepted += 1
+
+
+class Unlocked(Interrupted):
+    """A broken twin: everybody gets the lock."""
+
+    def __init__(self, *, epsilon: float) -> None:
+        super().__init__(epsilon=epsilon)
+        self._lock = MagicMock()
+
+
+def test_a_check_and_its_booking_cannot_be_separated() -> None:
+    """Two charges that do not both fit: without a lock, another thread charges between the check and the booking."""
+    budget, unlocked = Interrupted(epsilon=1.0), Unlocked(epsilon=1.0)
+    for limited in (budget, unlocked):
+        limited.spend(LaplaceEvent(1.25))
+    assert budget.accepted == 1
+    assert unlocked.accepted == 2, "the twin accepts both"
+
+
+def test_threads_share_one_budget() -> None:
+    pure, zcdp, odometer = PureFilter(epsilon=1.0), ZcdpFilter(epsilon=1.0, delta=1e-6), ZcdpOdometer(delta=1e-6)
+    assert charged_by_threads(lambda: pure.spend(LaplaceEvent(200.0)), threads=8, times=40) == 200
+    event = ZeroConcentratedDPEvent(zcdp.limit / 100.5)
+    assert charged_by_threads(lambda: zcdp.spend(event), threads=8, times=20) == 100
+    assert charged_by_threads(lambda: odometer.spend(ZeroConcentratedDPEvent(0.01)), threads=8, times=20) == 160
+    assert odometer.rho == pytest.approx(1.6, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", LIVE.values(), ids=LIVE)
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_there_are_no_copies(make: Callable[[], object], duplicate: Callable[[object], object]) -> None:
+    with pytest.raises(Unsupported, match="would be a second budget for the same data"):
+        duplicate(make())
+
+
+def test_a_group_is_charged_as_a_group() -> None:
+    budget = PureFilter(epsilon=1.0, unit=Unit.user().group(5))
+    budget.spend(LaplaceEvent(10.0))
+    assert budget.spent == 0.5
+    assert budget.guarantee().unit == Unit.user().group(5)

@@ -9,10 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush.accounting import PldAccountant
-from hush.errors import InvalidArgument
+from hush.accounting import (
+    Event,
+    FixedSizeSampledEvent,
+    ParallelByIndexEvent,
+    ParallelEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+)
+from hush.accounting.events import PerChangeEvent
+from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
-from hush.mechanisms import DiscreteLaplace, ExponentialMechanism, Gaussian, Laplace, Staircase
+from hush.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    Staircase,
+    VectorMeanL1,
+    VectorMeanL2,
+)
 from hush.randomness import TestSource
 
 
@@ -43,6 +60,61 @@ def test_replacement_is_accounted_for_as_such() -> None:
         delta = mechanism.guarantee().delta
         assert accountant.epsilon(delta) == pytest.approx(0.5, rel=1e-5)
         assert accountant.epsilon(delta) <= 0.5
+
+
+CHANGED: dict[str, Any] = {
+    "laplace": lambda relation: Laplace(epsilon=1.0, sensitivity=1.0, relation=relation),
+    "gaussian": lambda relation: Gaussian(epsilon=8.0, delta=1e-6, sensitivity=1.0, relation=relation),
+    "discrete-laplace": lambda relation: DiscreteLaplace(epsilon=1.0, relation=relation),
+    "discrete-gaussian": lambda relation: DiscreteGaussian(epsilon=1.0, delta=1e-6, relation=relation),
+    "mean-l1": lambda relation: VectorMeanL1(epsilon=1.0, clip_norm=1.0, dimension=2, relation=relation),
+    "mean-l2": lambda relation: VectorMeanL2(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=2, relation=relation),
+}
+
+
+@pytest.mark.parametrize("relation", [Relation.REPLACE, Relation.ZERO_OUT])
+@pytest.mark.parametrize("make", CHANGED.values(), ids=CHANGED)
+def test_what_a_single_record_contributes_is_unknown(make: Any, relation: Relation) -> None:
+    """A value in [0, 1] that is replaced moves a sum by 1, and so does one that leaves: not by half of it.
+
+    As if it were half, two parts of cost 1 cost 1, where a record that moves shows 1.97; and a sample at rate 0.01 of
+    a Gaussian of epsilon 8 cost 0.150 for at least 1.917.
+    """
+    mechanism = make(relation)
+    accountant = PldAccountant(relation=relation)
+    delta = mechanism.guarantee().delta or 1e-9
+    assert accountant.compose(mechanism.event).epsilon(delta) <= mechanism.epsilon * (1 + 1e-9)
+    assert accountant.supports(ParallelByIndexEvent((mechanism.event, mechanism.event)))
+    with pytest.raises(Unsupported, match="says nothing about a record that leaves"):
+        accountant.compose(PoissonSampledEvent(mechanism.event, 0.01))
+    if relation is Relation.REPLACE:
+        assert accountant.supports(FixedSizeSampledEvent(mechanism.event, 1, 100))
+        with pytest.raises(Unsupported, match="says nothing about a record that leaves"):
+            accountant.compose(ParallelEvent((mechanism.event, mechanism.event)))
+
+
+def test_what_a_single_record_adds_may_be_sampled() -> None:
+    event = PoissonSampledEvent(Gaussian(epsilon=8.0, delta=1e-6, sensitivity=1.0).event, 0.01)
+    assert PldAccountant().compose(event).epsilon(1e-6) == pytest.approx(1.917, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["poisson-sampled", "parallel"])
+def test_events_that_earlier_versions_stored_are_read_or_refused(kind: str) -> None:
+    """They state a replacement as two contributions of half the size: right alone, and wrong in a part or a sample."""
+    noise = '"event": {"kind": "laplace", "scale": 2.0}'
+    stated = f'{{"kind": "qualified", {noise}, "relation": "replace", "unit": "example", "assumptions": []}}'
+    accountant = PldAccountant(relation=Relation.REPLACE)
+    alone = Event.from_json(f'{{"schema": "hush.event/1", {stated[1:]}')
+    assert accountant.compose(alone, 3).epsilon(0.0) == pytest.approx(3.0, rel=1e-9)
+    inside = f'"event": {stated}, "sampling_rate": 0.1' if kind == "poisson-sampled" else f'"events": [{stated}]'
+    with pytest.raises(Unsupported, match="^laplace: stated for the relation 'replace' within a sample or a part"):
+        accountant.compose(Event.from_json(f'{{"schema": "hush.event/1", "kind": "{kind}", {inside}}}'))
+
+
+def test_events_per_change_are_stored() -> None:
+    event = Laplace(epsilon=1.0, sensitivity=1.0, relation=Relation.REPLACE).event
+    assert isinstance(event.event, PerChangeEvent)  # type: ignore[attr-defined]
+    assert Event.from_json(event.to_json()) == event
 
 
 def test_shapes_are_public_and_checked() -> None:

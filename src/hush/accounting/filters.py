@@ -4,14 +4,17 @@ An accountant's theorem needs events that are fixed in advance. If the parameter
 outcomes, ask a filter before each event: it refuses *before* the budget is overspent. An odometer has no limit; it
 reports how much has been spent at any time.
 
-Charges add up exactly, as printed decimals: ten charges of 0.1 are 1.
+Charges add up exactly, as printed decimals: ten charges of 0.1 are 1. Threads may share a filter: each charge is checked
+and booked at once. A copy would be a second budget for the same data, so filters cannot be copied.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from hush.accounting.losses.pairs import changes
 from hush.errors import (
     BudgetExceeded,
     InvalidArgument,
+    Unsupported,
     check_delta,
     check_epsilon,
     check_instance,
@@ -33,7 +37,22 @@ from hush.guarantee import Guarantee, Relation, Unit
 _ADAPTIVE = "each event is charged before it is run"
 
 
-class PrivacyFilter(ABC):
+class _Live:
+    """Base of what counts charges: one lock, and no copies."""
+
+    def __init__(self) -> None:
+        """Make the lock."""
+        self._lock = threading.RLock()  # one that a subclass may hold while it calls its base class
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to copy or to pickle: the copy would not see what is charged to this one."""
+        raise Unsupported(
+            f"a copy of a {type(self).__name__} would be a second budget for the same data",
+            "Share the object itself, also between threads; for several processes use hush.Ledger",
+        )
+
+
+class PrivacyFilter(_Live, ABC):
     """Base class of filters: a budget to which events are charged before they are run.
 
     ``spend(event)`` charges the event, or raises `BudgetExceeded` and charges nothing. The guarantee holds from the
@@ -44,6 +63,7 @@ class PrivacyFilter(ABC):
 
     def __init__(self, *, epsilon: float, delta: float, relation: Relation, unit: Unit | None) -> None:
         """Store the budget."""
+        super().__init__()
         self.epsilon = check_epsilon("epsilon", epsilon)
         self.delta = check_delta("delta", delta)
         check_instance("relation", relation, Relation)
@@ -74,18 +94,19 @@ class PrivacyFilter(ABC):
         return after is not None and after <= exactly(self.limit)
 
     def spend(self, event: Event) -> None:
-        """Charge an event before it is run, or refuse it."""
-        after = self._after(event)
-        # A filter halts before the sum exceeds the limit (Rogers, Roth, Ullman & Vadhan 2016): an event that was run
-        # cannot be taken back.
-        if after is None or not after <= exactly(self.limit):
-            raise BudgetExceeded(
-                f"{event.kind} does not fit: {self.spent:.3g} of {self.limit:.3g} ({self.method}) is spent already",
-                "Nothing was charged; stop here, or use more noise",
-            )
-        # Only now: a refused event leaves no trace, so the filter can be asked for a smaller one.
-        self._spent = after
-        self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation, self.unit)[1])))
+        """Charge an event that is about to be run, or refuse it."""
+        with self._lock:  # another thread may charge between a check and its booking
+            after = self._after(event)
+            # A filter halts before the sum exceeds the limit (Rogers, Roth, Ullman & Vadhan 2016): an event that was
+            # run cannot be taken back.
+            if after is None or not after <= exactly(self.limit):
+                raise BudgetExceeded(
+                    f"{event.kind} does not fit: {self.spent:.3g} of {self.limit:.3g} ({self.method}) is spent already",
+                    "Nothing was charged; stop here, or use more noise",
+                )
+            # Only now: a refused event leaves no trace, so the filter can be asked for a smaller one.
+            self._spent = after
+            self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation, self.unit)[1])))
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee that holds however the budget is spent."""
@@ -161,11 +182,11 @@ class PureFilter(PrivacyFilter):
 
     def spend(self, event: Event) -> None:
         """Charge epsilon and delta, or refuse."""
-        super().spend(event)
-        self._spent_delta += exactly(self._claim(event)[1])
+        with self._lock:
+            super().spend(event)
+            self._spent_delta += exactly(self._claim(plain_event(event, self.relation, self.unit)[0])[1])
 
-    def _claim(self, event: Event) -> tuple[float, float]:
-        plain = plain_event(event, self.relation, self.unit)[0]
+    def _claim(self, plain: Event) -> tuple[float, float]:
         # A neighbour may have a record more or a record less. Each direction has claims of its own, and the filter must
         # cover both. The largest epsilon and the largest delta may come from different ones: that only overstates.
         claims_by_change = [claims(plain, change) for change in changes(self.relation)]
@@ -274,7 +295,7 @@ class RdpFilter(PrivacyFilter):
         return max(float(renyi_bound(event, change, self._orders)[0]) for change in changes(self.relation))
 
 
-class ZcdpOdometer:
+class ZcdpOdometer(_Live):
     """Reports how much has been spent so far, for parameters chosen adaptively.
 
     >>> from hush.accounting import GaussianEvent
@@ -298,6 +319,7 @@ class ZcdpOdometer:
 
     def __init__(self, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
         """Start with nothing spent. ``delta`` covers all times together."""
+        super().__init__()
         self.unit = Unit.example() if unit is None else unit
         check_instance("unit", self.unit, Unit)
         self.delta = check_positive("delta", check_delta("delta", delta))
@@ -311,7 +333,8 @@ class ZcdpOdometer:
         plain = plain_event(event, self.relation, self.unit)[0]
         cost = max(rho_bound(plain, change) for change in changes(self.relation))
         # The sum is rounded to the nearest float, which may be below it; the next float up is not.
-        self.rho = math.nextafter(self.rho + cost, math.inf)
+        with self._lock:
+            self.rho = math.nextafter(self.rho + cost, math.inf)
 
     @property
     def epsilon(self) -> float:

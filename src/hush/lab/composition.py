@@ -23,7 +23,7 @@ from hush.errors import (
     check_instance,
     check_probability,
 )
-from hush.guarantee import Guarantee, Relation
+from hush.guarantee import Guarantee, Relation, group_delta, group_epsilon
 
 __all__ = [
     "advanced_composition",
@@ -129,10 +129,13 @@ def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -
 
 
 def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relation.ADD_OR_REMOVE) -> Guarantee:
-    """Return the worst of several (epsilon, delta) claims on disjoint parts, or twice that under replacement.
+    """Return the worst of several (epsilon, delta) claims on disjoint parts, or of two of them under replacement.
 
     >>> parallel_composition([(0.5, 0), (1.0, 0)]).epsilon
     1.0
+    >>> replaced = parallel_composition([(3.0, 1e-6), (3.0, 1e-6)], relation=Relation.REPLACE)
+    >>> replaced.epsilon, round(replaced.delta, 9)
+    (6.0, 2.1086e-05)
 
     Guarantee:
         An upper bound.
@@ -142,7 +145,8 @@ def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relati
         leaves a part (the caller's duty). If a public index decides the part, use `ParallelByIndexEvent`.
 
     References:
-        McSherry 2009, Theorem 4. A replaced record may leave one part and enter another: the two claims add up.
+        McSherry 2009, Theorem 4. Under replacement a record leaves its part and enters another one, or the same: two
+        changes, one after the other (`Guarantee.for_group`).
     """
     check_instance("relation", relation, Relation)
     sequence: Any = claims
@@ -151,10 +155,11 @@ def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relati
         raise InvalidArgument("claims", claims, "at least one pair (epsilon, delta)")
     epsilon = max(check_epsilon("epsilon", claim[0]) for claim in pairs)
     delta = max(check_delta("delta", claim[1]) for claim in pairs)
-    # A replacement is a removal from one part and an addition to another. In a single part there is nowhere to move.
-    times = 2 if relation is Relation.REPLACE and len(pairs) > 1 else 1
-    method = "parallel composition"
-    return _claim(times * epsilon, times * delta, method, "the parts are disjoint", relation=relation)
+    if relation is Relation.REPLACE:
+        # P <= e^e1 R + d1 and R <= e^e2 Q + d2 give P <= e^(e1 + e2) Q + d1 + e^e1 d2, with R the data without the
+        # record. Even a single part has a record removed and another added.
+        epsilon, delta = group_epsilon(epsilon, 2), group_delta(epsilon, delta, 2)
+    return _claim(epsilon, delta, "parallel composition", "the parts are disjoint", relation=relation)
 
 
 def _check_claim(epsilon: float, delta: float, count: int) -> None:

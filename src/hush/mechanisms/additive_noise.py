@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hush.accounting import events
 from hush.errors import InvalidArgument, check_confidence
 from hush.guarantee import Relation
 from hush.mechanisms.mechanism import Mechanism, Release
@@ -93,13 +94,13 @@ class GridNoise(AdditiveNoise):
         """Return noise for every coordinate, in multiples of the grid's spacing."""
 
 
-def contributions_moved(relation: Relation) -> int:
-    """Return 2 under replacement, else 1.
+def noise_event(noise: events.Event, relation: Relation) -> events.Event:
+    """Return the event of noise that is stated relative to how far one change of the data moves the value.
 
-    An event states the noise relative to one record's contribution. A replacement moves the value by up to two
-    contributions, which the mechanism's sensitivity already includes.
+    For adding and removing, that is what an event of noise states. Under other relations the two differ: see
+    `PerChangeEvent`.
     """
-    return 2 if relation is Relation.REPLACE else 1
+    return noise if relation is Relation.ADD_OR_REMOVE else events.PerChangeEvent(noise)
 
 
 def norm_assumption(norm: str, sensitivity: float) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from scipy.special import ndtri
 
 from hush.accounting import PldAccountant, RdpAccountant, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.guarantee import Guarantee, Relation
-from hush.mechanisms.additive_noise import AdditiveNoise, norm_assumption
+from hush.guarantee import Guarantee
+from hush.mechanisms.additive_noise import AdditiveNoise, noise_event, norm_assumption
 from hush.mechanisms.mechanism import SensitivityType
 from hush.numerics import as_integers, round_up
 from hush.randomness import MAX_SCALE, RandomSource, discrete_gaussian, discrete_laplace
@@ -75,9 +75,7 @@ class DiscreteLaplace(IntegerNoise):
         return self._claim(self.epsilon, 0.0, "discrete Laplace mechanism", *norm_assumption("L1", self.sensitivity))
 
     def _describe(self) -> events.Event:
-        if self.relation is Relation.REPLACE:  # the event would need half of an integer sensitivity
-            return events.ApproximateDPEvent(self.epsilon)
-        return events.DiscreteLaplaceEvent(self.noise_scale, self.sensitivity)
+        return noise_event(events.DiscreteLaplaceEvent(self.noise_scale, self.sensitivity), self.relation)
 
     def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return discrete_laplace(source, self.noise_scale, self.size)
@@ -131,8 +129,8 @@ class DiscreteGaussian(IntegerNoise):
         )
 
     def _describe(self) -> events.Event:
-        if self.size == 1 and self.relation is not Relation.REPLACE:
-            return events.DiscreteGaussianEvent(self.noise_scale, self.sensitivity)
+        if self.size == 1:
+            return noise_event(events.DiscreteGaussianEvent(self.noise_scale, self.sensitivity), self.relation)
         # Canonne, Kamath & Steinke 2020, Theorem 4: rho = sensitivity^2 / (2 sigma^2), in any dimension.
         return events.ZeroConcentratedDPEvent(round_up(0.5 * self._multiplier**-2))
 

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from hush.accounting import events, gaussian_multiplier
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee
-from hush.mechanisms.additive_noise import GridNoise, contributions_moved, norm_assumption
+from hush.mechanisms.additive_noise import GridNoise, noise_event, norm_assumption
 from hush.mechanisms.mechanism import SensitivityType
 from hush.numerics import round_down, round_up
 from hush.randomness import (
@@ -73,7 +73,7 @@ class Laplace(GridNoise):
 
     def _describe(self) -> events.Event:
         # An event with less noise than was added is an upper bound on the cost, so the ratio is rounded down.
-        return events.LaplaceEvent(round_down(self.noise_scale / self._effective) * contributions_moved(self.relation))
+        return noise_event(events.LaplaceEvent(round_down(self.noise_scale / self._effective)), self.relation)
 
     def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return floored_laplace(source, self.noise_scale / self._grid.spacing, self.size)
@@ -156,7 +156,7 @@ class Gaussian(GridNoise):
 
     def _describe(self) -> events.Event:
         # The noise covers the sensitivity and the rounding, so the multiplier is exact.
-        return events.GaussianEvent(self._multiplier * contributions_moved(self.relation))
+        return noise_event(events.GaussianEvent(self._multiplier), self.relation)
 
     def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return floored_gaussian(source, self.noise_scale / self._grid.spacing, self.size)

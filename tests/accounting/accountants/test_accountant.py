@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from accounting_tables import ACCOUNTANTS
 from hush.accounting import (
     Accountant,
+    AdvancedAccountant,
+    BasicAccountant,
     ComposedEvent,
     Event,
     GaussianEvent,
+    GroupEvent,
     LaplaceEvent,
+    ParallelByIndexEvent,
     PldAccountant,
     RdpAccountant,
     SelfComposedEvent,
     ZcdpAccountant,
     events,
 )
-from hush.accounting.accountants.accountant import check_accountant
+from hush.accounting.accountants.accountant import FIXED_IN_ADVANCE, check_accountant
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Bound, Relation, Unit
 
@@ -65,6 +70,56 @@ def test_assumptions_of_qualified_events_are_collected_once() -> None:
     assert accountant.assumptions == ("a", "b")
     assert accountant.events[0] == GaussianEvent(2.0), "qualifications are removed"
     assert FlatRate().assumptions == ()
+
+
+LAPLACE = LaplaceEvent(10.0)
+
+
+@pytest.mark.parametrize("kind", [PldAccountant, RdpAccountant, ZcdpAccountant])
+def test_compositions_assume_that_parameters_were_fixed_in_advance(kind: type[Accountant]) -> None:
+    """If a first outcome decides how much the second mechanism costs, what was run is no bound: 1.179 for 1."""
+    for event in (LAPLACE, ComposedEvent((LAPLACE,)), SelfComposedEvent(LAPLACE, 1), GroupEvent(LAPLACE, 2)):
+        assert FIXED_IN_ADVANCE not in kind().compose(event).guarantee(1e-6).assumptions
+    for event in (
+        ComposedEvent((LAPLACE, LAPLACE)),
+        SelfComposedEvent(LAPLACE, 2),
+        GroupEvent(ComposedEvent((LAPLACE, LaplaceEvent(9.0))), 2),
+        ParallelByIndexEvent((LAPLACE, SelfComposedEvent(LAPLACE, 3))),
+    ):
+        assert kind().compose(event).guarantee(1e-6).assumptions == (FIXED_IN_ADVANCE,)
+    assert kind().compose(LAPLACE).compose(LAPLACE).guarantee(1e-6).assumptions == (FIXED_IN_ADVANCE,)
+
+
+def test_sums_of_claims_do_not_assume_it() -> None:
+    assert BasicAccountant().compose(LAPLACE, 3).guarantee(0.0).assumptions == ()
+    assert len(AdvancedAccountant().compose(LAPLACE, 3).guarantee(1e-6).assumptions) == 1
+
+
+@pytest.mark.parametrize("name", ["pld", "rdp", "zcdp", "gdp", "basic"])
+def test_a_unit_that_is_a_group_costs_as_much_as_a_group(name: str) -> None:
+    """An event is about one record. For a group of five the same epsilon was stated: 2.0 where 12 is the truth."""
+    kind, unit = ACCOUNTANTS[name], Unit.user().group(5)
+    event: Event = LaplaceEvent(10.0) if name == "basic" else GaussianEvent(10.0)
+    grouped = kind(unit=unit).compose(event)
+    by_hand = kind(unit=Unit.user()).compose(GroupEvent(event, 5))
+    assert grouped.epsilon(1e-6) == pytest.approx(by_hand.epsilon(1e-6), rel=1e-12)
+    assert grouped.guarantee(1e-6).unit == unit
+    assert grouped.epsilon(1e-6) > 4 * kind().compose(event).epsilon(1e-6)
+
+
+def test_what_a_mechanism_states_for_a_group_is_not_scaled_again() -> None:
+    unit = Unit.user().group(5)
+    stated = events.QualifiedEvent(GaussianEvent(2.0), Relation.ADD_OR_REMOVE, unit)
+    assert FlatRate(unit=unit).compose(stated).events == (GaussianEvent(2.0),)
+    both = FlatRate(unit=unit).compose(SelfComposedEvent(ComposedEvent((stated, GaussianEvent(3.0))), 2))
+    inner = ComposedEvent((GaussianEvent(2.0), GroupEvent(GaussianEvent(3.0), 5)))
+    assert both.events == (SelfComposedEvent(inner, 2),)
+    parts = ParallelByIndexEvent((stated, SelfComposedEvent(stated, 2)))
+    assert FlatRate(unit=unit).compose(parts).events[0].kind == "parallel-by-index"
+    with pytest.raises(Unsupported, match="some of its parts are stated for a group of 5"):
+        FlatRate(unit=unit).compose(ParallelByIndexEvent((stated, GaussianEvent(2.0))))
+    with pytest.raises(Unsupported, match="stated under add-or-remove per user"):
+        FlatRate(unit=unit).compose(events.QualifiedEvent(GaussianEvent(2.0), Relation.ADD_OR_REMOVE, Unit.user()))
 
 
 def test_events_of_another_relation_are_refused() -> None:

@@ -12,6 +12,7 @@ from hush.accounting import (
     AdvancedAccountant,
     ApproximateDPEvent,
     BasicAccountant,
+    GroupEvent,
     LaplaceEvent,
     PldAccountant,
     PoissonSampledEvent,
@@ -19,7 +20,7 @@ from hush.accounting import (
     ZcdpAccountant,
     calibrate_noise,
 )
-from hush.errors import InvalidArgument
+from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Bound, Relation
 from hush.lab.composition import (
     advanced_composition,
@@ -160,10 +161,36 @@ def test_parallel() -> None:
     moved = parallel_composition(claims, relation=Relation.REPLACE)
     assert moved.epsilon >= 0.8  # leaves one part, enters another
     assert moved.delta >= 1e-6 + 1e-8
-    alone = parallel_composition(claims[:1], relation=Relation.REPLACE)
-    assert (alone.epsilon, alone.delta, alone.relation) == (0.3, 1e-6, Relation.REPLACE)
     with pytest.raises(InvalidArgument, match="^claims="):
         parallel_composition([])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_record_that_is_replaced_leaves_and_enters(parts: int) -> None:
+    """One bit, by which adding or removing costs exactly (3, 1e-6): its chain of two costs 2.1e-5 at 6, not 2e-6."""
+    epsilon, delta = 3.0, 1e-6
+    before, absent, after = math.exp(epsilon) * delta + delta, delta, 0.0  # how likely the bit is
+
+    def hockey_stick(p: float, q: float, at: float) -> float:
+        return max(p - math.exp(at) * q, 0.0) + max((1 - p) - math.exp(at) * (1 - q), 0.0)
+
+    one_way = ((before, absent), (absent, before), (absent, after), (after, absent))
+    assert max(hockey_stick(p, q, epsilon) for p, q in one_way) == pytest.approx(delta, rel=1e-9)
+    stated = parallel_composition([(epsilon, delta)] * parts, relation=Relation.REPLACE)
+    assert stated.relation is Relation.REPLACE
+    truth = max(hockey_stick(before, after, stated.epsilon), hockey_stick(after, before, stated.epsilon))
+    assert truth == pytest.approx(2.108553692e-5, rel=1e-9)
+    assert truth <= stated.delta <= truth * (1 + 1e-9)
+
+
+def test_groups_of_claims_cost_as_much_as_their_records_together() -> None:
+    for event, cost in ((LaplaceEvent(10.0), 0.5), (SelfComposedEvent(LaplaceEvent(20.0), 3), 0.75)):
+        assert BasicAccountant().compose(GroupEvent(event, 5)).epsilon(0.0) == pytest.approx(cost, rel=1e-12)
+    sampled = PoissonSampledEvent(LaplaceEvent(1.0), 0.1)
+    chained = 5 * BasicAccountant().compose(sampled).epsilon(0.0)
+    assert BasicAccountant().compose(GroupEvent(sampled, 5)).epsilon(0.0) >= chained
+    with pytest.raises(Unsupported, match="covers one record"):
+        BasicAccountant().compose(GroupEvent(ApproximateDPEvent(0.1), 2))
 
 
 @pytest.mark.parametrize("slack", [0, 1, -1, math.nan])

@@ -108,5 +108,5 @@ def test_what_is_not_known_to_be_zcdp_is_refused(event: Event) -> None:
 def test_a_claim_does_not_cover_a_record_that_moves_between_parts() -> None:
     claims = ParallelEvent((ZeroConcentratedDPEvent(0.1), ZeroConcentratedDPEvent(0.2)))
     assert ZcdpAccountant().compose(claims).rho == 0.2
-    with pytest.raises(Unsupported, match="does not cover removal"):
+    with pytest.raises(Unsupported, match="says nothing about a record that leaves"):
         ZcdpAccountant(relation=REPLACE).compose(claims)

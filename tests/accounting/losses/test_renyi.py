@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
 from accounting.losses.cases import EVERY_KNOWN_CASE, Case, directions
 from hush.accounting import ApproximateDPEvent as Claim
 from hush.accounting.events import DiscreteGaussianEvent
+from hush.accounting.losses.mixture_profiles import SampledGroup
 from hush.accounting.losses.noise_profiles import (
     BoundedRangeProfile,
     DiscreteGaussianProfile,
@@ -18,8 +20,8 @@ from hush.accounting.losses.noise_profiles import (
     RandomizedResponseProfile,
 )
 from hush.accounting.losses.profile import DominatingPair, Profile
-from hush.accounting.losses.renyi import renyi_curve
-from hush.accounting.losses.sampled_profiles import SampledAddition, SampledRemoval
+from hush.accounting.losses.renyi import adapted_bound, renyi_curve
+from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledRemoval
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 30.0])
 
@@ -76,9 +78,71 @@ def test_nothing_has_no_divergence() -> None:
     assert not curve(RandomizedResponseProfile(0.0)).any()
 
 
+HUGE = [100.0, 500.0, 1000.0, 1e4, 1e5, 1e6, 1e9]
+
+
+def at(pair: DominatingPair, order: float) -> float:
+    return float(renyi_curve(pair)(np.array([order]))[0])
+
+
+@pytest.mark.parametrize("order", HUGE)
+@pytest.mark.parametrize("epsilon", [1e-3, 0.01, 1.0, 20.0, 100.0])
+def test_huge_orders_of_bounded_losses_have_their_closed_form(epsilon: float, order: float) -> None:
+    """Most of them were infinite: the integrand is all within 1 / order of the largest loss."""
+    # Mironov 2017, Table II.
+    with mpmath.workdps(50):
+        a, size = mpmath.mpf(order), mpmath.mpf(epsilon)
+        moment = a / (2 * a - 1) * mpmath.exp((a - 1) * size) + (a - 1) / (2 * a - 1) * mpmath.exp(-a * size)
+        exact = float(mpmath.log(moment) / (a - 1))
+    value = at(DominatingPair.symmetric(LaplaceProfile(epsilon)), order)
+    assert exact <= value <= min(exact * (1 + 1e-7), epsilon)
+
+
+@pytest.mark.parametrize("order", [2, 8, 64, 256, 1024])
+@pytest.mark.parametrize(("sigma", "rate"), [(0.5, 0.1), (1.0, 0.01), (2.0, 1e-4), (5.0, 0.01), (20.0, 0.5)])
+def test_huge_orders_of_sampled_gaussians_have_their_closed_form(sigma: float, rate: float, order: int) -> None:
+    # Mironov, Talwar & Zhang 2019, section 3.3: E (1 - q + q r)^a at integer orders, a binomial sum.
+    with mpmath.workdps(60):
+        q, variance = mpmath.mpf(rate), mpmath.mpf(sigma) ** 2
+        terms = (
+            mpmath.binomial(order, k) * (1 - q) ** (order - k) * q**k * mpmath.exp(k * (k - 1) / (2 * variance))
+            for k in range(order + 1)
+        )
+        exact = float(mpmath.log(mpmath.fsum(terms)) / (order - 1))
+    base = GaussianProfile(1 / sigma)
+    value = at(DominatingPair(SampledRemoval(base, rate), SampledAddition(base, rate)), order)
+    assert exact <= value <= exact * (1 + 1e-7)
+    group = at(DominatingPair(SampledGroup(sigma, rate, 1), SampledGroup(sigma, rate, 1, reverse=True)), order)
+    assert group == pytest.approx(value, rel=1e-7)
+
+
+@pytest.mark.parametrize("order", HUGE)
+def test_huge_orders_stay_within_what_is_known(order: float) -> None:
+    base, rate = GaussianProfile(0.01), 0.3
+    removed = at(DominatingPair(SampledRemoval(base, rate), SampledAddition(base, rate)), order)
+    assert removed <= order * 0.01**2 / 2, "no more than without sampling"
+    added = at(DominatingPair(SampledAddition(base, rate), SampledRemoval(base, rate)), order)
+    assert added <= -math.log1p(-rate), "no more than the largest loss"
+    replaced = at(DominatingPair.symmetric(ReplacedSample(2.0, rate)), order)
+    assert replaced <= order / 2
+
+
+class Underflowing(GaussianProfile):
+    """A Gaussian that knows no logarithms: beyond some epsilon it looks as if its losses had ended."""
+
+    def log_delta(self, epsilon: np.ndarray) -> np.ndarray:
+        return np.log(np.where(epsilon < 30, self.delta(np.minimum(epsilon, 30.0)), 1e-300) * (epsilon < 30))
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 def test_an_order_beyond_the_integral_is_infinite_and_never_guessed() -> None:
+    known, cut = GaussianProfile(1.0), Underflowing(1.0)
+    for order in (60.0, 1e4):
+        assert adapted_bound(DominatingPair.symmetric(known), order) == pytest.approx(order / 2, rel=1e-7)
+        assert adapted_bound(DominatingPair.symmetric(cut), order) == math.inf
+    # In one call only a few orders are worth it: a search for the best order asks for many that are far from it.
     base = GaussianProfile(2.0)
     pair = DominatingPair(SampledRemoval(base, 0.01), SampledAddition(base, 0.01))
-    values = renyi_curve(pair)(np.array([2.0, 1e6]))
+    values = renyi_curve(pair)(np.array([2.0, 1e4, 1e5, 1e6, 1e7, 1e8]))
     assert values[0] < 1
-    assert values[1] == math.inf
+    assert np.isfinite(values).tolist() == [True, True, True, True, False, False]

@@ -9,10 +9,10 @@ guarantee   epsilon with its unit, relation, method and assumptions
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 from hush.accounting.accountants.trade_off import largest_tpr
-from hush.accounting.events import Event, SelfComposedEvent, plain_event
+from hush.accounting.events import ComposedEvent, Event, SelfComposedEvent, parts_of, plain_event
 from hush.errors import (
     InvalidArgument,
     Unsupported,
@@ -25,12 +25,23 @@ from hush.errors import (
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
 _SMALLEST_DELTA = 1e-280  # smaller ones underflow when they are divided among many steps
+FIXED_IN_ADVANCE = "the parameters of all mechanisms, and their number, were fixed in advance"
 
 
 def check_accountant(name: str, kind: object) -> None:
     """Check that the argument is an accountant class."""
     if not (isinstance(kind, type) and issubclass(kind, Accountant)):
         raise InvalidArgument(name, kind, "a class of accountants", "Pass PldAccountant, for example, not an instance")
+
+
+def is_composition(event: Event) -> bool:
+    """Return whether an event runs more than one mechanism on the same data."""
+    if isinstance(event, SelfComposedEvent):
+        return event.count > 1 or (event.count == 1 and is_composition(event.event))
+    parts = parts_of(event)
+    if isinstance(event, ComposedEvent) and len(parts) > 1:
+        return True
+    return any(map(is_composition, parts))
 
 
 class Accountant(ABC):
@@ -50,6 +61,7 @@ class Accountant(ABC):
     """
 
     method: str
+    adaptive: ClassVar[bool] = False  # whether results also hold for parameters that are chosen by earlier outcomes
     assumptions: tuple[str, ...] = ()
 
     def __init__(self, *, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
@@ -130,8 +142,13 @@ class Accountant(ABC):
             relation=self.relation,
             bound=self.bound(),
             method=self.method,
-            assumptions=self.assumptions,
+            assumptions=(*self.assumptions, *self._fixed()),
         )
+
+    def _fixed(self) -> tuple[str, ...]:
+        """Return what a composition assumes about its parameters."""
+        # If the first outcome decides what is run next, the sum of what was run is not a bound (Rogers et al. 2016).
+        return () if self.adaptive or not is_composition(ComposedEvent(self.events)) else (FIXED_IN_ADVANCE,)
 
     def max_tpr(self, fpr: float) -> float:
         """Return the largest true positive rate that any membership attack can reach at a false positive rate.

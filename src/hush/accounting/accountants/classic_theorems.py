@@ -15,7 +15,16 @@ import numpy as np
 
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
-from hush.accounting.losses.pairs import Change, Direction, changes, refuse_group, require_claim_on_one
+from hush.accounting.losses.pairs import (
+    Change,
+    Direction,
+    changes,
+    one_change,
+    parts_that_differ,
+    refuse_group,
+    removed_from_sample,
+    require_claim_on_one,
+)
 from hush.errors import Unsupported, check_delta, check_positive
 from hush.guarantee import Relation
 from hush.numerics import expm1_or_infinity
@@ -43,6 +52,7 @@ class BasicAccountant(Accountant):
     """
 
     method = "basic composition"
+    adaptive = True
 
     def _check(self, event: ev.Event) -> None:
         for change in changes(self.relation):
@@ -136,6 +146,11 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> list[tuple[Claim, int]]
     return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
 
 
+@claims.register
+def _(event: ev.PerChangeEvent, change: Change) -> list[tuple[Claim, int]]:
+    return claims(event.event, one_change(event, change))
+
+
 @claims.register(ev.ExponentialMechanismEvent)
 @claims.register(ev.ApproximateDPEvent)
 def _(event: ev.ExponentialMechanismEvent | ev.ApproximateDPEvent, change: Change) -> list[tuple[Claim, int]]:
@@ -155,9 +170,11 @@ def _(event: ev.RandomizedResponseEvent, change: Change) -> list[tuple[Claim, in
 @claims.register
 def _(event: ev.PoissonSampledEvent, change: Change) -> list[tuple[Claim, int]]:
     # Balle, Barthe & Gaboardi 2018, Theorem 8.
-    if change.direction is Direction.REPLACE and event.sampling_rate < 1:
+    if event.sampling_rate == 1:
+        return claims(event.event, change)
+    if change.direction is Direction.REPLACE:
         raise Unsupported("poisson-sampled under the relation 'replace': the theorem covers add-or-remove only")
-    epsilon, delta = _sum(claims(event.event, change))
+    epsilon, delta = _sum(claims(event.event, removed_from_sample(change)))
     return [((amplified_epsilon(epsilon, event.sampling_rate), event.sampling_rate * delta), 1)]
 
 
@@ -175,20 +192,27 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> list[tuple[Claim, int]
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[tuple[Claim, int]]:
     refuse_group(event, change)
     # A replaced record stays in its part, so one part changes (McSherry 2009, Theorem 4).
-    return _worst([_sum(claims(part, change)) for part in event.events])
+    return _worst([_sum(claims(part, change)) for part in dict.fromkeys(event.events)])
 
 
 @claims.register
 def _(event: ev.ParallelEvent, change: Change) -> list[tuple[Claim, int]]:
     refuse_group(event, change)
-    stays = [_sum(claims(part, change)) for part in event.events]
-    if change.direction is not Direction.REPLACE:
+    stays = [_sum(claims(part, change)) for part in dict.fromkeys(event.events)]
+    if change.direction is not Direction.REPLACE or len(event.events) < 2:
         return _worst(stays)
-    # A replaced record may leave one part and enter another: the two largest epsilons and deltas add up.
+    # A replaced record may leave one part and enter another: the two largest epsilons add up. All of them are of noise,
+    # as claims say nothing about a record that leaves: there are no deltas.
     moved = replace(change, direction=Direction.REMOVE, claimed=False)
-    largest = sorted((_sum(claims(part, moved)) for part in event.events), reverse=True)[:2]
-    deltas = sorted((_sum(claims(part, moved))[1] for part in event.events), reverse=True)[:2]
-    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), math.fsum(deltas))])
+    largest = sorted((_sum(claims(part, moved)) for part in parts_that_differ(event)), reverse=True)[:2]
+    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), math.fsum(delta for _, delta in largest))])
+
+
+@claims.register
+def _(event: ev.GroupEvent, change: Change) -> list[tuple[Claim, int]]:
+    # Under sampling this is more than the sampled claims of the records, one after the other: (1 + q (x - 1))^k is at
+    # most 1 + q (x^k - 1), as it is convex in q.
+    return claims(event.event, replace(change, size=change.size * event.size))
 
 
 def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:

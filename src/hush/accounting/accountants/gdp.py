@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import singledispatch
 
 from scipy.special import ndtr
@@ -10,7 +11,7 @@ from scipy.special import ndtr
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.losses.noise_profiles import GaussianProfile
-from hush.accounting.losses.pairs import Change, Direction, changes
+from hush.accounting.losses.pairs import Change, Direction, changes, one_change
 from hush.accounting.losses.profile import DominatingPair
 from hush.accounting.losses.solver import ComposedLoss
 from hush.errors import Unsupported
@@ -88,6 +89,11 @@ def _(event: ev.GaussianEvent, change: Change) -> float:
 
 
 @_mu_squared.register
+def _(event: ev.PerChangeEvent, change: Change) -> float:
+    return _mu_squared(event.event, one_change(event, change))
+
+
+@_mu_squared.register
 def _(event: ev.ComposedEvent, change: Change) -> float:
     return math.fsum(_mu_squared(part, change) for part in event.events)
 
@@ -102,7 +108,7 @@ def _(event: ev.SelfComposedEvent, change: Change) -> float:
 def _(event: ev.GroupEvent, change: Change) -> float:
     if not _is_exact(event):
         raise Unsupported("group of a sampled gaussian: the central limit theorem does not cover it")
-    return _mu_squared(event.event, Change(change.direction, change.relation, change.size * event.size))
+    return _mu_squared(event.event, replace(change, size=change.size * event.size))
 
 
 @_mu_squared.register

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from typing import Self
 
 from hush.accounting.accountants.accountant import Accountant
-from hush.accounting.events import Event
+from hush.accounting.accountants.zcdp import ZcdpAccountant
+from hush.accounting.events import ComposedEvent, Event, ExponentialMechanismEvent, parts_of
 from hush.accounting.losses.pairs import Alternative, Change, all_sums, alternatives, changes, merge_gaussians
 from hush.accounting.losses.solver import DEFAULT_ACCURACY, ComposedLoss
-from hush.errors import InvalidArgument, check_delta, check_epsilon, check_positive
+from hush.errors import InvalidArgument, Unsupported, check_delta, check_epsilon, check_positive
 from hush.guarantee import Relation, Unit
 
 
@@ -52,8 +54,9 @@ class PldAccountant(Accountant):
     References:
         Sommer, Meiser & Mohammadi 2019 (privacy loss distributions); Koskela, Jaelkoe & Honkela 2020 (FFT); Doroshenko
         et al. 2022 (connecting the dots: our upper lattice); Zhu, Dong & Wang 2022, Theorem 10 (dominating pairs
-        compose, also adaptively). The lower lattice, the tilt and the certificate are this package's own:
-        ``losses/lattice.py`` and ``losses/composition.py`` derive them.
+        compose, also adaptively); Cesar & Rogers 2021 (exponential mechanisms, where that is the smaller bound). The
+        lower lattice, the tilt and the certificate are this package's own: ``losses/lattice.py`` and
+        ``losses/composition.py`` derive them.
     """
 
     method = "privacy loss distribution"
@@ -74,13 +77,17 @@ class PldAccountant(Accountant):
         self._options: dict[Change, list[Alternative]] = {change: [Counter()] for change in changes(relation)}
 
     def interval(self, delta: float) -> tuple[float, float]:
-        """Return certified bounds (lower, upper) on the epsilon of the composed dominating pairs."""
+        """Return certified bounds (lower, upper) on the epsilon of the composed dominating pairs.
+
+        If concentrated differential privacy proves less than the lower one, both are what it proves.
+        """
         check_delta("delta", delta)
         intervals = [loss.epsilon_interval(delta, self._accuracy) for loss in self._losses]
-        return max((low for low, _ in intervals), default=0.0), max((high for _, high in intervals), default=0.0)
+        upper = min(max((high for _, high in intervals), default=0.0), self._concentrated(lambda c: c.epsilon(delta)))
+        return min(max((low for low, _ in intervals), default=0.0), upper), upper
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return certified bounds (lower, upper) on the delta of the composed dominating pairs."""
+        """Return certified bounds (lower, upper) on the delta of the composed dominating pairs, as `interval` does."""
         check_epsilon("epsilon", epsilon)
         upper = self._delta(epsilon)
         # The truth is the maximum over all losses, so any lower bound of one of them holds for it.
@@ -119,8 +126,30 @@ class PldAccountant(Accountant):
             if worst > 0 and loss.epsilon_upper(delta, math.sqrt(self._accuracy)) <= worst:
                 continue
             worst = max(worst, loss.epsilon_upper(delta, self._accuracy))
-        return worst
+        return min(worst, self._concentrated(lambda accountant: accountant.epsilon(delta)))
 
     def _delta(self, epsilon: float) -> float:
         # The neighbours that are easiest to tell apart decide.
-        return max((loss.delta_upper(epsilon, self._accuracy) for loss in self._losses), default=0.0)
+        worst = max((loss.delta_upper(epsilon, self._accuracy) for loss in self._losses), default=0.0)
+        return min(worst, self._concentrated(lambda accountant: accountant.delta(epsilon)))
+
+    def _concentrated(self, bound: Callable[[ZcdpAccountant], float]) -> float:
+        """Return a bound by concentrated differential privacy where it may be the smaller one, else infinity.
+
+        No pair of distributions has the curve of all mechanisms of bounded range: the largest of their curves at each
+        epsilon is no mechanism's own. So its composition exceeds that of epsilon^2 / 8-zCDP if there are many.
+        """
+        if not any(map(_has_bounded_range, self.events)):
+            return math.inf
+        accountant = ZcdpAccountant(relation=self.relation, unit=self.unit)
+        try:
+            accountant._check(ComposedEvent(self.events))
+        except Unsupported:
+            return math.inf
+        accountant.events = self.events
+        return bound(accountant)
+
+
+def _has_bounded_range(event: Event) -> bool:
+    """Return whether an event is an exponential mechanism, or has one inside."""
+    return isinstance(event, ExponentialMechanismEvent) or any(map(_has_bounded_range, parts_of(event)))

@@ -15,13 +15,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, singledispatch
-from itertools import permutations
 
 import numpy as np
 
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
-from hush.accounting.losses.pairs import Change, Direction, alternatives, changes, leaf_pair, require_claim
+from hush.accounting.losses.pairs import (
+    Change,
+    Direction,
+    alternatives,
+    changes,
+    leaf_pair,
+    parts_that_differ,
+    require_claim,
+)
 from hush.accounting.losses.profile import Array
 from hush.accounting.losses.renyi import renyi_curve
 from hush.accounting.losses.solver import ComposedLoss
@@ -29,6 +36,7 @@ from hush.errors import InvalidArgument, Unsupported, check_delta, check_positiv
 
 MAX_ORDER = 1e9
 """The largest order; the search is in (1, MAX_ORDER]."""
+_LARGEST_EPSILON = 1e100
 
 
 class RdpAccountant(Accountant):
@@ -122,8 +130,9 @@ def renyi_to_epsilon(divergence: Array, orders: Array, delta: float) -> Array:
 
 def renyi_to_log_delta(divergence: Array, orders: Array, epsilon: float) -> Array:
     """Return the log of the delta that a Renyi divergence implies at an epsilon (the same proposition)."""
-    # delta = e^((a - 1)(D - eps)) (1 - 1/a)^(a - 1) / a, solved for delta instead of epsilon.
-    return (orders - 1) * (divergence - epsilon + np.log1p(-1 / orders)) - np.log(orders)
+    # delta = e^((a - 1)(D - eps)) (1 - 1/a)^(a - 1) / a, solved for delta instead of epsilon. It falls as epsilon
+    # grows, so that a smaller epsilon, for which nothing overflows, gives a bound, too.
+    return (orders - 1) * (divergence - min(epsilon, _LARGEST_EPSILON) + np.log1p(-1 / orders)) - np.log(orders)
 
 
 def best_order(objective: Callable[[Array], Array]) -> tuple[float, float]:
@@ -202,23 +211,29 @@ def _(event: ev.BallsInBinsEvent, change: Change, orders: Array) -> Array:
 def _(event: ev.ParallelByIndexEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
         alternatives(event, change)  # raises the error with the reason
-    return np.asarray(np.max([renyi_bound(part, change, orders) for part in event.events], axis=0))
+    return _largest(event, change, orders)
 
 
 @renyi_bound.register
 def _(event: ev.ParallelEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
         alternatives(event, change)  # raises the error with the reason
-    stays = [renyi_bound(part, change, orders) for part in event.events]  # the record is in the same part
-    if change.direction is not Direction.REPLACE:
-        return np.asarray(np.max(stays, axis=0))
+    stays = _largest(event, change, orders)  # the record is in the same part
+    if change.direction is not Direction.REPLACE or len(event.events) < 2:
+        return stays
     # A replaced record may leave one part and enter another: the divergences add up.
     leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
-    moves = [
-        renyi_bound(source, leave, orders) + renyi_bound(target, enter, orders)
-        for source, target in permutations(event.events, 2)
-    ]
-    return np.asarray(np.max(stays + moves, axis=0))
+    parts = parts_that_differ(event)
+    sources, targets = (np.stack([renyi_bound(part, way, orders) for part in parts]) for way in (leave, enter))
+    # For each source the costliest target that is another part: the first or, for the first itself, the second.
+    ranked = np.sort(targets, axis=0)
+    others = np.where(np.arange(len(parts))[:, None] == targets.argmax(axis=0), ranked[-2], ranked[-1])
+    return np.asarray(np.maximum(stays, np.max(sources + others, axis=0)))
+
+
+def _largest(event: ev.ParallelEvent | ev.ParallelByIndexEvent, change: Change, orders: Array) -> Array:
+    """Return the largest divergence of the parts at each order."""
+    return np.asarray(np.max([renyi_bound(part, change, orders) for part in dict.fromkeys(event.events)], axis=0))
 
 
 @renyi_bound.register

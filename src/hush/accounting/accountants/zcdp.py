@@ -13,7 +13,15 @@ from functools import singledispatch
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.accountants.rdp import best_order, renyi_to_epsilon, renyi_to_log_delta
-from hush.accounting.losses.pairs import Change, Direction, changes, refuse_group, require_claim
+from hush.accounting.losses.pairs import (
+    Change,
+    Direction,
+    changes,
+    one_change,
+    parts_that_differ,
+    refuse_group,
+    require_claim,
+)
 from hush.errors import Unsupported, check_epsilon
 from hush.guarantee import Relation
 
@@ -121,6 +129,11 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> float:
 
 
 @rho_bound.register
+def _(event: ev.PerChangeEvent, change: Change) -> float:
+    return rho_bound(event.event, one_change(event, change))
+
+
+@rho_bound.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> float:
     require_claim(event, change)
     return event.epsilon**2 / 8 * change.size**2  # Cesar & Rogers 2021; a group of k: k^2 rho
@@ -151,18 +164,19 @@ def _(event: ev.ZeroConcentratedDPEvent, change: Change) -> float:
 @rho_bound.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> float:
     refuse_group(event, change)
-    return max(rho_bound(part, change) for part in event.events)
+    return max(rho_bound(part, change) for part in dict.fromkeys(event.events))
 
 
 @rho_bound.register
 def _(event: ev.ParallelEvent, change: Change) -> float:
     refuse_group(event, change)
-    stays = max(rho_bound(part, change) for part in event.events)
-    if change.direction is not Direction.REPLACE:
+    stays = max(rho_bound(part, change) for part in dict.fromkeys(event.events))
+    if change.direction is not Direction.REPLACE or len(event.events) < 2:
         return stays
     # A replaced record may leave one part and enter another: the two largest rhos add up.
     moved = replace(change, direction=Direction.REMOVE, claimed=False)
-    return max(stays, math.fsum(sorted((rho_bound(part, moved) for part in event.events), reverse=True)[:2]))
+    moves = sorted((rho_bound(part, moved) for part in parts_that_differ(event)), reverse=True)
+    return max(stays, math.fsum(moves[:2]))
 
 
 @rho_bound.register

@@ -24,7 +24,7 @@ class ExponentialMechanismEvent(Event):
     >>> def cost(event):
     ...     return round(PldAccountant().compose(event, 20).epsilon(delta=1e-6), 2)
     >>> cost(ExponentialMechanismEvent(epsilon=0.1)), cost(ApproximateDPEvent(epsilon=0.1))
-    (1.05, 1.79)
+    (1.01, 1.79)
     """
 
     kind: ClassVar[str] = "exponential-mechanism"

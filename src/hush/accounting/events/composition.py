@@ -113,8 +113,8 @@ class GroupEvent(Event):
         """Check the arguments."""
         check_instance("event", self.event, Event)
         # A group of k shifts a sum by up to k C: Gaussian noise sigma protects it as sigma / k would protect a record.
-        # Pure epsilon becomes k epsilon (Dwork & Roth 2014, Theorem 2.2). Beyond 1000 records little is protected.
-        self._set(size=check_size("size", self.size, maximum=1000))
+        # Pure epsilon becomes k epsilon (Dwork & Roth 2014, Theorem 2.2).
+        self._set(size=check_size("size", self.size, maximum=10**6))
 
 
 def _check_events(events: Iterable[Event], *, minimum: int) -> tuple[Event, ...]:

@@ -1,16 +1,20 @@
 """Noise added to sums, relative to the contribution bound of one record.
 
 A sum of vectors of norm at most C, with Gaussian noise of standard deviation sigma * C, is ``GaussianEvent(sigma)``.
+Where only the distance between neighbours is known, and not what a single record contributes, the noise is stated
+relative to that distance: `PerChangeEvent`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hush.accounting.events.event import Event
 from hush.accounting.events.ranges import check_noise, check_size
-from hush.errors import check_positive
+from hush.errors import InvalidArgument, check_epsilon, check_fraction, check_instance, check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,44 @@ class ProjectedGaussianEvent(Event):
             noise_multiplier=check_noise("noise_multiplier", self.noise_multiplier),
             projections=check_size("projections", self.projections, maximum=1_000_000),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianMixtureEvent(Event):
+    """Gaussian noise on a sum that one record moves by a random distance, at most ``shifts[k]`` with probability k.
+
+    Distances are relative to C, and the noise has the standard deviation ``noise_multiplier * C``. Sampling that
+    decides how often a record counts makes such sums. The random distance itself is not released.
+
+    >>> from hush.accounting import PldAccountant
+    >>> twice = GaussianMixtureEvent(4.0, shifts=(0.0, 1.0, 2.0), probabilities=(0.81, 0.18, 0.01))
+    >>> round(PldAccountant().compose(twice).epsilon(delta=1e-5), 3)
+    0.241
+    """
+
+    kind: ClassVar[str] = "gaussian-mixture"
+    noise_multiplier: float
+    shifts: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        noise = check_noise("noise_multiplier", self.noise_multiplier)
+        shifts = tuple(check_epsilon("shifts", shift) for shift in self.shifts)
+        probabilities = tuple(check_fraction("probabilities", probability) for probability in self.probabilities)
+        if not (shifts and len(shifts) == len(probabilities) and shifts[-1] > 0):
+            raise InvalidArgument("shifts", shifts, "as many numbers as probabilities, the last of them > 0")
+        if not all(low < high for low, high in itertools.pairwise(shifts)):
+            raise InvalidArgument("shifts", shifts, "increasing numbers")
+        for shift in shifts:
+            if shift > 0:
+                check_noise("noise_multiplier / shift", noise / shift)
+        total = math.fsum(probabilities)
+        if not abs(total - 1) <= 1e-12:
+            raise InvalidArgument("probabilities", total, "numbers that add up to 1")
+        # What rounding lost is moved the farthest: mass that moves further is easier to tell apart.
+        last = probabilities[-1] + max(1 - total, 0.0)
+        self._set(noise_multiplier=noise, shifts=shifts, probabilities=(*probabilities[:-1], last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +163,29 @@ class DiscreteLaplaceEvent(Event):
         # epsilon = sensitivity / scale (Ghosh, Roughgarden & Sundararajan 2009).
         check_noise("scale / sensitivity", scale / sensitivity)
         self._set(scale=scale, sensitivity=sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class PerChangeEvent(Event):
+    """Noise, stated relative to how far one change of the accountant's relation moves the value.
+
+    A value that a replaced record moves by at most s may still depend on a single record by more than s. So neither
+    what a sample reveals is known, nor what a record that leaves its part of the data does: both are refused.
+
+    >>> from hush.accounting import PldAccountant
+    >>> from hush.guarantee import Relation
+    >>> accountant = PldAccountant(relation=Relation.REPLACE)
+    >>> round(accountant.compose(PerChangeEvent(LaplaceEvent(2.0))).epsilon(delta=0), 3)
+    0.5
+    >>> round(accountant.compose(LaplaceEvent(2.0)).epsilon(delta=0), 3)  # a record contributes, another is taken away
+    1.0
+    """
+
+    kind: ClassVar[str] = "per-change"
+    event: Event
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        # Under replacement f(D) and f(D') differ by at most s for neighbours of equal size. f without the record, which
+        # is in neither of them, is not bounded: that is the difference from a sum of bounded contributions.
+        check_instance("event", self.event, (GaussianEvent, LaplaceEvent, DiscreteGaussianEvent, DiscreteLaplaceEvent))

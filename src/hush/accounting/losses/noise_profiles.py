@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import erfcx
 
-from hush.accounting.losses.profile import ULP, Array, Profile, tail_gap
+from hush.accounting.losses.profile import ULP, Array, Profile, log_tail_gap, tail_gap
 
 
 @dataclass(frozen=True, eq=True)
@@ -26,6 +26,10 @@ class GaussianProfile(Profile):
     def delta(self, epsilon: Array) -> Array:
         """Evaluate the profile."""
         return tail_gap(epsilon / self.mu - self.mu / 2, self.mu)
+
+    def log_delta(self, epsilon: Array) -> Array:
+        """Evaluate the log of the profile."""
+        return log_tail_gap(epsilon / self.mu - self.mu / 2, self.mu)
 
 
 def gaussian_delta(epsilons: Array, mu: float) -> Array:

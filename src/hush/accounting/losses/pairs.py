@@ -16,9 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import singledispatch
+from itertools import permutations, product
+
+from scipy.special import betainc
 
 from hush.accounting import events as ev
 from hush.accounting.losses.allocation import MIN_NOISE, AllocationProfile
+from hush.accounting.losses.mixture_profiles import GaussianMixture, PublicMixture, SampledGroup
 from hush.accounting.losses.noise_profiles import (
     BoundedRangeProfile,
     DiscreteGaussianProfile,
@@ -27,15 +31,17 @@ from hush.accounting.losses.noise_profiles import (
     LaplaceProfile,
     RandomizedResponseProfile,
 )
-from hush.accounting.losses.profile import DominatingPair, PointwiseMax
+from hush.accounting.losses.profile import ULP, DominatingPair, PointwiseMax, Profile
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.accounting.losses.saddle_point import CountedPair
-from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
+from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledRemoval
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 
 Alternative = Counter[DominatingPair]
 _MAX_ALTERNATIVES = 200  # each one is composed separately
+_MAX_MOVES = 150  # alternatives of a record that leaves one part and enters another, before they are merged into one
+_MAX_SAMPLED_GROUP = 20_000  # one Gaussian for every number of its records that may be in the sample
 
 
 class Direction(Enum):
@@ -78,6 +84,20 @@ class Change:
         return text if self.size == 1 else f"{text} and a group of {self.size}"
 
 
+def one_change(event: ev.PerChangeEvent, change: Change) -> Change:
+    """Return the change whose shift is the distance that the event's noise is relative to."""
+    require_claim(event, change)
+    # A group of k is a chain of k changes: the distances add up. The noise is symmetric, so the direction is no matter.
+    return replace(change, direction=Direction.REMOVE)
+
+
+def removed_from_sample(change: Change) -> Change:
+    """Return the removal that sampling compares: a record in the sample, and a sample without it."""
+    # Only under add-or-remove is that what a claim is about. A contribution that is zeroed out is still in the sample.
+    claimed = change.claimed and change.relation is Relation.ADD_OR_REMOVE
+    return replace(change, direction=Direction.REMOVE, claimed=claimed)
+
+
 def changes(relation: Relation) -> tuple[Change, ...]:
     """Return the changes that a relation allows. An accountant takes the worst of them."""
     if relation is Relation.REPLACE:
@@ -98,12 +118,17 @@ def refuse_group(event: ev.Event, change: Change) -> None:
 def require_claim(event: ev.Event, change: Change) -> None:
     """Refuse a change that no claim covers because the relation does not allow it on its own."""
     if not change.claimed:
-        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
+        raise Unsupported(
+            f"{event.kind} in a part or a sample that a record may be missing from: it is stated for the relation "
+            f"{change.relation.value!r}, and says nothing about a record that leaves",
+            "Use Relation.ADD_OR_REMOVE, or an event of noise on a sum, such as GaussianEvent",
+        )
 
 
 def require_claim_on_one(event: ev.Event, change: Change) -> None:
     """Refuse a change that a claim about a single record does not cover."""
-    if change.size > 1 or not change.claimed:
+    require_claim(event, change)
+    if change.size > 1:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
             "Use Guarantee.for_group on the result, or state the claim for this relation",
@@ -145,27 +170,18 @@ def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
 @alternatives.register
 def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
     refuse_group(event, change)
-    stays = [option for part in event.events for option in alternatives(part, change)]
+    stays = [option for part in dict.fromkeys(event.events) for option in alternatives(part, change)]
     if change.direction is not Direction.REPLACE:
         # A record that is added or removed is in one part only.
         return _worst(stays)
-    # The record may leave one part and enter another: a removal in one and an addition in the other.
-    leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
-    moves = [
-        first + second
-        for index, source in enumerate(event.events)
-        for other, target in enumerate(event.events)
-        if index != other
-        for first in alternatives(source, leave)
-        for second in alternatives(target, enter)
-    ]
-    return _limited(_distinct(stays + moves), event)
+    stays = stays if len(stays) < _MAX_ALTERNATIVES - _MAX_MOVES else _worst(stays)
+    return _limited(_distinct(stays + _moves(event, change)), event)
 
 
 @alternatives.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[Alternative]:
     refuse_group(event, change)
-    return _worst([option for part in event.events for option in alternatives(part, change)])
+    return _worst([option for part in dict.fromkeys(event.events) for option in alternatives(part, change)])
 
 
 @alternatives.register
@@ -178,6 +194,26 @@ def _(event: ev.GroupEvent, change: Change) -> list[Alternative]:
 def _(event: ev.RandomizedResponseEvent, change: Change) -> list[Alternative]:
     # Local reports are independent, so a group of k people is k reports.
     return [Counter({leaf_pair(event, replace(change, size=1)): change.size})]
+
+
+def parts_that_differ(event: ev.ParallelEvent) -> tuple[ev.Event, ...]:
+    """Return the distinct parts, each at most twice: a record that moves is in two parts, which may be alike."""
+    return tuple(part for part, count in Counter(event.events).items() for _ in range(min(count, 2)))
+
+
+def _moves(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
+    """Return what a replaced record costs that leaves one part, and enters another."""
+    if len(event.events) < 2:
+        return []
+    parts = parts_that_differ(event)
+    leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
+    sources, targets = ([alternatives(part, way) for part in parts] for way in (leave, enter))
+    if sum(map(len, sources)) * sum(map(len, targets)) > _MAX_MOVES:
+        # Of so many parts, the worst to leave and the worst to enter at each epsilon, even if they are the same one.
+        worst = [_worst([option for options in ways for option in options]) for ways in (sources, targets)]
+        return [first + second for first, second in product(*worst)]
+    pairs = permutations(range(len(parts)), 2)
+    return [first + second for i, j in pairs for first, second in product(sources[i], targets[j])]
 
 
 @singledispatch
@@ -230,6 +266,11 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
 
 
 @leaf_pair.register
+def _(event: ev.PerChangeEvent, change: Change) -> DominatingPair:
+    return leaf_pair(event.event, one_change(event, change))
+
+
+@leaf_pair.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
     require_claim_on_one(event, change)
     # Dong, Durfee & Rogers 2020: the pointwise worst of all mechanisms of this range.
@@ -263,9 +304,56 @@ def _(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     if change.direction is Direction.REPLACE or change.size > 1:
         return _sampled_gaussian(event, change)
     # With P the mechanism with the record and Q without it, the sample is the mixture (1 - q) Q + q P.
-    base = _single_pair(event, replace(change, direction=Direction.REMOVE))
+    base = _single_pair(event, removed_from_sample(change))
     rate = event.sampling_rate
     return change.orient(DominatingPair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
+
+
+@leaf_pair.register
+def _(event: ev.TruncatedPoissonSampledEvent, change: Change) -> DominatingPair:
+    """The pair of a Poisson sample, or, where the sample may be full, of one in which a record replaces another.
+
+    Let S be the sample of the other records, and x the one that changes. If S has fewer than B records, x is added to
+    it. If not, x is kept with probability r = B / (|S| + 1) <= B / (B + 1), and takes the place of a random record y.
+    Given S, y and the rest, the sum without x is N(y), and with it (1 - q r) N(y) + q r N(x), where x - y is at most 2.
+    Profiles are jointly convex, so their mean over S, y and the rest bounds that of the mechanism. The larger of both
+    pairs stands for a full sample, so that the mean grows with the number of records.
+    """
+    sampled = ev.PoissonSampledEvent(event.event, event.sampling_rate)
+    if not isinstance(event.event, ev.GaussianEvent) or change.relation is Relation.ZERO_OUT or change.size > 1:
+        raise Unsupported(
+            f"truncated-poisson-sampled {event.event.kind} under {change.describe()}: no dominating pair is proven",
+            "Use a Gaussian, Relation.ADD_OR_REMOVE or REPLACE, and a group of 1; or PoissonSampledEvent",
+        )
+    limit, size = event.max_batch_size, event.dataset_size
+    free = leaf_pair(sampled, change)
+    if size <= limit:
+        return free
+    # P(S >= B) for S ~ Binomial(n - 1, q), an incomplete beta function, with room for its rounding.
+    probability = min(max(float(betainc(limit, size - limit, event.sampling_rate)) * (1 + 1e-9), 1e-300), 1.0)
+    rate = event.sampling_rate * limit / (limit + 1) * (1 + 4 * ULP)
+    full = leaf_pair(ev.PoissonSampledEvent(ev.GaussianEvent(event.event.noise_multiplier / 2), rate), change)
+    return DominatingPair(
+        _sometimes(probability, full.forward, free.forward), _sometimes(probability, full.backward, free.backward)
+    )
+
+
+def _sometimes(probability: float, rare: Profile, usual: Profile) -> Profile:
+    """Return the mean of a usual profile and the larger of both, where everybody sees which of them applies."""
+    return PublicMixture((PointwiseMax((rare, usual)), usual), (probability, max(1 - probability, 1e-300)))
+
+
+@leaf_pair.register
+def _(event: ev.GaussianMixtureEvent, change: Change) -> DominatingPair:
+    if change.direction is Direction.REPLACE or change.size > 1:
+        raise Unsupported(
+            f"gaussian-mixture under {change.describe()}: no dominating pair is proven",
+            "Use Relation.ADD_OR_REMOVE and a group of 1",
+        )
+    # Vectors of random norm are dominated by their norms on a line, and these by larger ones (Choquette-Choo et al.
+    # 2024, "Privacy amplification for matrix mechanisms").
+    mixture = event.noise_multiplier, event.shifts, event.probabilities
+    return change.orient(DominatingPair(GaussianMixture(*mixture), GaussianMixture(*mixture, reverse=True)))
 
 
 @leaf_pair.register
@@ -306,6 +394,8 @@ def _(event: ev.BallsInBinsEvent, change: Change) -> DominatingPair:
 def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     """Return the pair of a Poisson-sampled Gaussian for a replacement or a group."""
     base = event.event
+    if isinstance(base, ev.PerChangeEvent):
+        require_claim(base, removed_from_sample(change))
     if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
             f"poisson-sampled {base.kind} under {change.describe()}: no dominating pair is proven",
@@ -319,6 +409,12 @@ def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> Dominati
             )
         return DominatingPair.symmetric(ReplacedSample(base.noise_multiplier, event.sampling_rate))
     sigma, rate, size = base.noise_multiplier, event.sampling_rate, change.size
+    if size > _MAX_SAMPLED_GROUP:
+        raise Unsupported(
+            f"poisson-sampled gaussian under {change.describe()}: its profile is computed for groups of up to "
+            f"{_MAX_SAMPLED_GROUP}",
+            "Divide the noise multiplier by the group size, as if all records were in one sample",
+        )
     return change.orient(DominatingPair(SampledGroup(sigma, rate, size), SampledGroup(sigma, rate, size, reverse=True)))
 
 

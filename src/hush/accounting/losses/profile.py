@@ -50,6 +50,11 @@ class Profile(ABC):
     def delta(self, epsilon: Array) -> Array:
         """Evaluate the profile at an array of epsilon >= 0."""
 
+    def log_delta(self, epsilon: Array) -> Array:
+        """Evaluate the log of the profile. Where the profile underflows, a subclass may still know it."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.delta(epsilon)))
+
     def corners(self, limit: int) -> Array:
         """Return the first corners of the curve, at most ``limit`` of them."""
         return np.empty(0) if self.period is None else self.period * np.arange(1.0, limit + 1)
@@ -92,6 +97,17 @@ def tail_gap(low: Array, step: Array | float) -> Array:
     return np.asarray(np.maximum(np.where(positive, right, left), 0.0))
 
 
+def log_tail_gap(low: Array, step: Array | float) -> Array:
+    """Return the log of `tail_gap`, also where that underflows."""
+    positive = low > 0
+    safe = np.where(positive, low, 1.0)
+    with np.errstate(divide="ignore"):
+        gaps = np.log(0.5 * (erfcx(safe / _ROOT_TWO) - erfcx((safe + step) / _ROOT_TWO)))
+        return np.asarray(
+            np.where(positive, gaps - 0.5 * safe * safe, np.log(tail_gap(np.where(positive, -1.0, low), step)))
+        )
+
+
 @dataclass(frozen=True)
 class PointwiseMax(Profile):
     """The largest of several profiles at each epsilon. A maximum of convex curves is convex, so it is a profile."""
@@ -115,5 +131,16 @@ class PointwiseMax(Profile):
 
     def delta(self, epsilon: Array) -> Array:
         """Evaluate the profile."""
-        # delta of the worst mechanism at each epsilon, which may change from one epsilon to the next.
-        return np.asarray(np.max([profile.delta(epsilon) for profile in self.profiles], axis=0))
+        # delta of the worst mechanism at each epsilon, which may change from one epsilon to the next. One at a time:
+        # there may be thousands.
+        values = self.profiles[0].delta(epsilon)
+        for profile in self.profiles[1:]:
+            values = np.maximum(values, profile.delta(epsilon))
+        return values
+
+    def log_delta(self, epsilon: Array) -> Array:
+        """Evaluate the log of the profile."""
+        values = self.profiles[0].log_delta(epsilon)
+        for profile in self.profiles[1:]:
+            values = np.maximum(values, profile.log_delta(epsilon))
+        return values

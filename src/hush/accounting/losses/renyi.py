@@ -5,8 +5,9 @@ delta_QP(eps)]`` (Sason & Verdu 2016, the integral representation of f-divergenc
 terms are positive, so a small divergence keeps its relative accuracy.
 
 The integral is computed with Gauss-Legendre panels of equal relative width, on two grids. If the two disagree at an
-order, or if the profile underflows there before the integrand has decayed, the result is infinity, which is still a
-valid bound.
+order, or if the profile underflows there before the integrand has decayed, it is computed again for this order alone,
+in logarithms and with panels that adapt to the integrand, twice. If these two disagree, the result is the largest loss,
+which may be infinity: a valid bound, where a guess would not be.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _DECADES = 12  # that a grid spans
 _CORNERS = 2000  # of a piecewise linear profile that become edges of panels
 _BACKWARD_END = 60.0  # the backward integrand has fallen by e^-60 here, at every order
 _DECAY = 40.0  # the integrand must have fallen by e^-40 at the end of the grid
+_ROUNDS = 60  # in which panels are halved, at most
+_MOST_PANELS = 4000
+_MOST_ADAPTED = 3  # orders of one call; a search for the best order asks for dozens, most of which are far from it
 _SAFETY = 1e-8  # accepted relative disagreement of the two grids; results are raised by it
 
 RenyiCurve = Callable[[Array], Array]
@@ -76,10 +80,84 @@ def _by_quadrature(pair: DominatingPair) -> RenyiCurve:
     def curve(orders: Array) -> Array:
         coarse, fine = (_log_moments(*rule, orders, unbounded=unbounded) for rule in rules)
         with np.errstate(invalid="ignore"):
-            agree = np.abs(coarse - fine) <= _SAFETY * np.abs(fine)
-        return np.where(agree & np.isfinite(fine), fine * (1 + _SAFETY) / (orders - 1), np.inf)
+            agree = np.isfinite(fine) & (np.abs(coarse - fine) <= _SAFETY * np.abs(fine))
+        result = np.where(agree, fine * (1 + _SAFETY) / (orders - 1), pair.forward.max_loss)
+        for index in np.flatnonzero(~agree)[:_MOST_ADAPTED]:
+            result[index] = adapted_bound(pair, float(orders[index]))
+        return result
 
     return curve
+
+
+def adapted_bound(pair: DominatingPair, order: float) -> float:
+    """Return an upper bound on the divergence at one order, on panels that adapt to it."""
+    halves = [
+        _adapted(pair.forward, order - 1, pair.forward.max_loss),
+        _adapted(pair.backward, -order, pair.backward.max_loss),
+    ]
+    coarse, fine = (
+        float(np.logaddexp(0.0, np.logaddexp(forward, backward) + math.log(order) + math.log(order - 1)))
+        for forward, backward in zip(*halves, strict=True)
+    )
+    if not (math.isfinite(fine) and abs(coarse - fine) <= _SAFETY * abs(fine)):
+        return pair.forward.max_loss
+    return min(fine * (1 + _SAFETY) / (order - 1), pair.forward.max_loss)
+
+
+def _adapted(profile: Profile, rate: float, end: float) -> tuple[float, float]:
+    """Return the log of the integral of e^(rate eps) delta(eps), by one rule and by a finer one."""
+
+    def exponents(epsilon: Array) -> Array:
+        return rate * epsilon + profile.log_delta(epsilon)
+
+    edges = _edges(exponents, end)
+    if edges is None:
+        return math.inf, math.inf
+    first, last = edges
+    for _ in range(_ROUNDS):
+        middle = 0.5 * (first + last)
+        values = exponents(np.stack([first, middle, last]))
+        alive = values.max(axis=0) >= values.max() - 1.5 * _DECAY
+        first, middle, last, values = first[alive], middle[alive], last[alive], values[:, alive]
+        # Across a panel that is fine enough the integrand changes by less than a factor of e.
+        with np.errstate(invalid="ignore"):  # where the integrand is 0, so is its logarithm's difference
+            steep = np.abs(np.diff(values, axis=0)).max(axis=0) > 1
+        if not steep.any() or len(first) > _MOST_PANELS:
+            break
+        first = np.concatenate([first, middle[steep]])
+        last = np.concatenate([np.where(steep, middle, last), last[steep]])
+    middle = 0.5 * (first + last)
+    finer = np.concatenate([first, middle]), np.concatenate([middle, last])
+    return _log_integral(exponents, first, last), _log_integral(exponents, *finer)
+
+
+def _edges(exponents: Callable[[Array], Array], end: float) -> tuple[Array, Array] | None:
+    """Return the first panels, dense at both ends; None if the integrand does not decay, or if too little is known."""
+    if end == math.inf:
+        scan = np.geomspace(1e-12, 1e15, 2000)
+        values = exponents(scan)
+        if not np.isfinite(values.max()):
+            return None
+        beyond = np.flatnonzero(values >= values.max() - 1.5 * _DECAY)
+        if beyond[-1] + 1 >= len(scan) or values[beyond[-1] + 1] == -math.inf:
+            return None
+        end = float(scan[beyond[-1] + 1])
+    near = end * np.geomspace(10.0**-_DECADES, 0.5, 200)
+    points = np.concatenate([[0.0], near, (end - near)[-2::-1], [end]])
+    values = exponents(points[:-1])
+    # A profile that underflows looks as if it had ended. That is harmless only where nothing is left of the integrand.
+    known = np.flatnonzero(np.isfinite(values))
+    if not known.size or (known[-1] + 1 < len(values) and values[known[-1]] >= values.max() - 1.5 * _DECAY):
+        return None
+    return points[:-1], points[1:]
+
+
+def _log_integral(exponents: Callable[[Array], Array], first: Array, last: Array) -> float:
+    """Return the log of an integral over panels, by Gauss-Legendre quadrature on each."""
+    half = 0.5 * (last - first)
+    nodes = (first[:, None] + half[:, None] * (_NODES + 1)).ravel()
+    with np.errstate(divide="ignore"):
+        return float(np.logaddexp.reduce(exponents(nodes) + np.log((half[:, None] * _WEIGHTS).ravel())))
 
 
 def _rule(profile: Profile, end: float, panels: int) -> tuple[Array, Array]:
