@@ -78,9 +78,7 @@ def law(mechanism: str, row: Row) -> Law:
 
 def gaussian(stddev: float) -> Noise:
     """Normal noise."""
-    return Noise(
-        lambda x: float(stats.norm.logpdf(x, scale=stddev)), lambda x: float(stats.norm.cdf(x, scale=stddev))
-    )
+    return Noise(lambda x: float(stats.norm.logpdf(x, scale=stddev)), lambda x: float(stats.norm.cdf(x, scale=stddev)))
 
 
 def laplace(scale: float) -> Noise:

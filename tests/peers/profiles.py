@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from scipy.special import ndtr, ndtri
+
 from hush.accounting import Event, GaussianEvent, LaplaceEvent, PldAccountant, PoissonSampledEvent
 from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, RandomizedResponseEvent
 from hush.accounting.losses.pairs import Change, Direction, alternatives
@@ -13,7 +15,6 @@ from peers.facts import Group, Row
 from peers.laws import Law, law
 from peers.loss_curve import LossCurve
 from peers.verdicts import NotExpressible, Verdict, Verdicts, number
-from scipy.special import ndtr, ndtri
 
 _CUT_OFF = "discrete Gaussian noise that is cut off: a mechanism of its own, whose loss can be infinite"
 _MIXTURE = "a Gaussian whose shift has three or more values, or two that are not 0"
@@ -162,7 +163,9 @@ def _calibrated(group: Group, row: Row) -> Verdicts:
         curve(group.mechanism, row | {name: value + side * group.margin(value)}).delta(row["epsilon"])
         for side in (-1, 1)
     )
-    yield Verdict(row, tuple(deltas), deltas[0] - 1e-15 <= row["delta"] <= deltas[1] + 1e-15)
+    # Delta 0 is met by all noise from the smallest on.
+    is_least = deltas[0] <= row["delta"] < deltas[1] if row["delta"] == 0 else deltas[0] <= row["delta"] <= deltas[1]
+    yield Verdict(row, tuple(deltas), is_least)
 
 
 def _connected(group: Group, row: Row) -> Verdicts:
