@@ -1,4 +1,4 @@
-"""Every expected value in the peers' own tests of accounting: hush agrees, or `peers.disagreements` says who is right."""
+"""The expected values of peers' own tests of accounting: hush agrees, or `peers.disagreements` says who is right."""
 
 from __future__ import annotations
 

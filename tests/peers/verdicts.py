@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from peers.facts import Group, Row
 
@@ -24,7 +25,7 @@ class Verdict:
     """
 
     row: Row
-    ours: object
+    ours: Any
     agrees: bool
     reason: str = ""
 
