@@ -11,23 +11,21 @@ from hush.accounting import Event, GaussianEvent, LaplaceEvent, PldAccountant, P
 from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, RandomizedResponseEvent
 from hush.accounting.losses.pairs import Change, Direction, alternatives
 from hush.guarantee import Relation
+from peers.event_specs import MIXTURE, TRUNCATED, ZERO_OUT
 from peers.facts import Group, Row
 from peers.laws import Law, law
 from peers.loss_curve import LossCurve
 from peers.verdicts import NotExpressible, Verdict, Verdicts, number
 
 _CUT_OFF = "discrete Gaussian noise that is cut off: a mechanism of its own, whose loss can be infinite"
-_MIXTURE = "a Gaussian whose shift has three or more values, or two that are not 0"
-_TRUNCATED = "Poisson batches of a largest size"
 _INSIDE = "an outcome inside an atom of the loss: hush knows losses, not outcomes"
-_ZERO_OUT = "randomized response where a person may be missing: hush accounts for replacement only"
 _ROUNDING = 2e-10  # of masses: slopes are differences
 
 
 def event(mechanism: str, row: Row) -> Event:
     """Return a row's mechanism as an event."""
     if mechanism == "truncated-poisson-gaussian":
-        raise NotExpressible(_TRUNCATED)
+        raise NotExpressible(TRUNCATED)
     if mechanism == "randomized-response":
         noise, buckets = row["noise"], row["buckets"]
         return RandomizedResponseEvent(math.log1p(buckets * (1 - noise) / noise), buckets)
@@ -42,7 +40,7 @@ def _mixture(row: Row) -> tuple[Event, float]:
     parts = sorted(zip(row["shifts"], row["weights"], strict=True))
     if len(parts) == 1 or (len(parts) == 2 and parts[0][0] == 0):
         return GaussianEvent(row["stddev"] / parts[-1][0]), parts[-1][1]
-    raise NotExpressible(_MIXTURE)
+    raise NotExpressible(MIXTURE)
 
 
 def _discrete_gaussian(row: Row) -> Event:
@@ -64,7 +62,7 @@ def curve(mechanism: str, row: Row) -> LossCurve:
     described = event(mechanism, row)
     direction = Direction(row["direction"])
     if mechanism == "randomized-response" and direction is not Direction.REPLACE:
-        raise NotExpressible(_ZERO_OUT)
+        raise NotExpressible(ZERO_OUT)
     relation = Relation.REPLACE if direction is Direction.REPLACE else Relation.ADD_OR_REMOVE
     (option,) = alternatives(described, Change(direction, relation))
     (pair,) = option
