@@ -4,8 +4,8 @@ An accountant's theorem needs events that are fixed in advance. If the parameter
 outcomes, ask a filter before each event: it refuses *before* the budget is overspent. An odometer has no limit; it
 reports how much has been spent at any time.
 
-Charges add up exactly, as printed decimals: ten charges of 0.1 are 1. Threads may share a filter: each charge is checked
-and booked at once. A copy would be a second budget for the same data, so filters cannot be copied.
+Charges add up exactly, as printed decimals: ten charges of 0.1 are 1. Threads may share a filter: each charge is
+checked and booked at once. A copy would be a second budget for the same data, so filters cannot be copied.
 """
 
 from __future__ import annotations
