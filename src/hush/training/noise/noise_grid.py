@@ -89,10 +89,11 @@ class NoiseGrid:
         chunk = _CHUNK if out.device.type == "cpu" else max(len(out), 1)
         for start in range(0, len(out), chunk):
             part = slice(start, start + chunk)
-            integers = noise[part].double()
-            if values is not None:
+            if values is None:
+                integers = noise[part].to(torch.float64, copy=True)
+            else:
                 # A sum in double precision is a function of the exact sum, also where that has more than 53 bits.
-                integers = self._rounded(values[part]).add_(integers)
+                integers = self._rounded(values[part]).add_(noise[part])
             out[part].copy_(integers.mul_(self.spacing / divisor))
         return out
 
