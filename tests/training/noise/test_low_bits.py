@@ -128,8 +128,8 @@ def is_broken(right: int, runs: int, chance: float) -> bool:
 
 def attack_succeeds(attack: Attack) -> bool:
     chance = float(norm.cdf(1 / (2 * attack.sigma)))
-    # As many runs as it takes for a success to be possible, and a few more.
-    runs = 2 * (math.ceil(math.log(FALSE_ALARM) / math.log(chance) / 2) + 8)
+    # A third more runs than it takes for a success to be possible, and a few.
+    runs = 2 * (math.ceil(math.log(FALSE_ALARM) / math.log(chance) * 2 / 3) + 8)
     sums = attack.sums()
     right = sum(attack.guess(attack.observed(sums[run % 2]), sums) == bool(run % 2) for run in range(runs))
     return is_broken(right, runs, chance)
@@ -142,8 +142,8 @@ QUICK = {
     "one row": Attack(sigma=10.0, size=768, others=False),
 }
 SLOW = {
-    "sigma 0.3": Attack(sigma=0.3, size=4_000),
-    "sigma 0.3, lr 0.1": Attack(sigma=0.3, size=4_000, lr=0.1),
+    "sigma 0.3": Attack(sigma=0.3, size=20_000),
+    "sigma 0.3, lr 0.1": Attack(sigma=0.3, size=20_000, lr=0.1),
     "sigma 3, lr 2^-20": Attack(sigma=3.0, lr=2.0**-20),
     "sigma 30, one row, lr 0.1": Attack(sigma=30.0, size=768, others=False, lr=0.1),
     "Adam's first step": Attack(sigma=10.0, size=200_000, adam=True, lr=1e-3, limit=8192.0),
