@@ -56,9 +56,7 @@ def floating_point() -> list[Counts]:
 def on_the_grid() -> list[Counts]:
     """Return the counts of both sums with integer noise."""
     noise = (integer_gaussian(KEY, number, DRAWS, stddev=1 / SPACING).numpy() for number in (2, 3))
-    return [
-        counts((drawn + round(number * DIFFERENCE / SPACING)) * SPACING) for number, drawn in enumerate(noise)
-    ]
+    return [counts((drawn + round(number * DIFFERENCE / SPACING)) * SPACING) for number, drawn in enumerate(noise)]
 
 
 def histogram(pair: list[Counts], middle: float) -> str:
@@ -67,10 +65,10 @@ def histogram(pair: list[Counts], middle: float) -> str:
     width = (WIDTH - 2 * LEFT) / len(pair[0])
     parts = []
     for side, colour, sign in zip(pair, COLOURS, (-1, 1), strict=True):
+        base = middle + 2 * sign
         bars = "".join(
-            f"M{LEFT + position * width:.1f} {middle + 2 * sign}v{sign * HEIGHT * count / largest:.1f}h{width - 0.8:.1f}"
-            f"V{middle + 2 * sign}z"
-            for position, count in enumerate(side.tolist())
+            f"M{LEFT + place * width:.1f} {base}v{sign * HEIGHT * count / largest:.1f}h{width - 0.8:.1f}V{base}z"
+            for place, count in enumerate(side.tolist())
             if count
         )
         parts.append(f'<path fill="{colour}" d="{bars}"/>')
@@ -98,15 +96,14 @@ def svg() -> str:
             histogram(pair, middle),
         ]
     note = (
-        f"Counts of {DRAWS:,} noisy sums within {REACH} steps of 0; a step is 1/4096 of the noise&#8217;s standard deviation. "
-        "Half precision."
+        f"Of {DRAWS:,} noisy sums, in half precision, those within {REACH} steps of 0: a step is 1/4096 of the noise."
     )
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 610" font-family="system-ui, sans-serif" '
             'role="img" aria-labelledby="title description">',
             '<title id="title">Noisy sums next to zero</title>',
-            '<desc id="description">Above: with floating-point noise, sums without the record lie on a comb of values, and '
+            '<desc id="description">Above: with floating-point noise, sums without the record lie on a comb of values, '
             "sums with it between the teeth. Below: with integer noise on a grid, both fill all points alike.</desc>",
             f'<rect width="{WIDTH}" height="610" fill="#fff"/>',
             *panels,

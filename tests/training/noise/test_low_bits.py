@@ -1,10 +1,10 @@
 """Attacks on the low bits of noisy sums: they tell two sums apart if fp32 noise meets an fp32 sum, and not on the grid.
 
-fp32 noise of scale s is a sum of four numbers of about that size, so nearly all small values of it are multiples of L,
-about s / 2^26. The attacker knows both sums that may have been noised, and asks how many small differences from each are such
-multiples. All tests share one limit: whatever the attacker does, one Gaussian release of sensitivity 1 lets them be
-right with probability Phi(1 / (2 sigma)) at most. How often they are right in n runs is compared with the binomial law:
-a false alarm with probability 1e-8 in each of the tests, of which there are fewer than 50.
+fp32 noise of scale s is a sum of four numbers of about that size, so nearly all small values of it are multiples of
+L, about s / 2^26. The attacker knows both sums that may have been noised, and asks how many small differences from each
+are such multiples. All tests share one limit: whatever the attacker does, one Gaussian release of sensitivity 1 lets
+them be right with probability Phi(1 / (2 sigma)) at most. How often they are right in n runs is compared with the
+binomial law: a false alarm with probability 1e-8 in each of the tests, of which there are fewer than 50.
 """
 
 from __future__ import annotations
@@ -142,8 +142,7 @@ QUICK = {
     "one row": Attack(sigma=10.0, size=768, others=False),
 }
 SLOW = {
-    "sigma 0.3": Attack(sigma=0.3, size=20_000),
-    "sigma 0.3, lr 0.1": Attack(sigma=0.3, size=20_000, lr=0.1),
+    "sigma 0.3, lr 0.1": Attack(sigma=0.3, size=8_000, lr=0.1),
     "sigma 3, lr 2^-20": Attack(sigma=3.0, lr=2.0**-20),
     "sigma 30, one row, lr 0.1": Attack(sigma=30.0, size=768, others=False, lr=0.1),
     "Adam's first step": Attack(sigma=10.0, size=200_000, adam=True, lr=1e-3, limit=8192.0),

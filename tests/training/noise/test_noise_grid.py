@@ -20,7 +20,10 @@ SIZES = st.integers(1, 10**10)
 
 
 @given(
-    clip_norm=st.floats(1e-12, 1e12), multiplier=st.floats(1e-3, 1e3), size=SIZES, gain=st.sampled_from([0.0, 2.0, 50.0])
+    clip_norm=st.floats(1e-12, 1e12),
+    multiplier=st.floats(1e-3, 1e3),
+    size=SIZES,
+    gain=st.sampled_from([0.0, 2.0, 50.0]),
 )
 def test_rounding_is_a_small_share_of_the_clip_norm(
     clip_norm: float, multiplier: float, size: int, gain: float

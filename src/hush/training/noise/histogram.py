@@ -6,9 +6,9 @@ full boxes  in cell c, ``full[c]`` boxes of height 1 lie below the curve everywh
 edges       what is left between these and the curve's highest point in the cell; a point of it is tested
 tail        beyond the last cell, sixteen or more standard deviations out: boxes whose widths double
 
-A uniform point of all boxes that lies below the curve has the Gaussian law in x. So the sampler picks a box of the 2^16,
-then a point of it, and starts over if the point is above the curve. Points are real numbers of which 64 bits are drawn
-at first. Further bits are drawn where they decide (Karney 2016), so there is no error to account for.
+A uniform point of all boxes that lies below the curve has the Gaussian law in x. So the sampler picks a box of the
+2^16, then a point of it, and starts over if the point is above the curve. Points are real numbers of which 64 bits are
+drawn at first. Further bits are drawn where they decide (Karney 2016), so there is no error to account for.
 
 Names: c is the number of a cell on its side of 0, t the place within it, v the height within a box, all in [0, 1).
 """

@@ -5,16 +5,16 @@ lattice, and the sum's bits lie below it (Mironov 2012). Here a sum is an intege
 floor(X) for a real Gaussian X. As n + floor(X) = floor(n + X), a release is a function of n + X, the textbook
 mechanism's output: every theorem about that mechanism holds as it stands, in any dimension and for any number of steps.
 
-*How.* An element reads 16 bits that pick a box of a histogram below the Gaussian curve (`histogram`), and further bits
-that pick an integer of the box's cell. In 98 of 100 cases the box is below the curve everywhere, and that is all.
+*How.* An element reads 16 bits that pick a box of a histogram below the Gaussian curve (`histogram`), and further
+bits that pick an integer of the box's cell. In 98 of 100 cases the box is below the curve everywhere, and that is all.
 Otherwise the point is tested against the curve, in double precision where that is certain, and exactly where it is not.
 
     quick    one word per element: 16 bits for a box, and the bits of a place in its cell
     edges    boxes that are not full: 63 bits for a cell, one for the side, 64 for the place, 64 for the height
     again    elements whose point was above the curve, under another number of the key
 
-Every word comes from ChaCha20's stream under the key, with the step, the attempt and the purpose as nonce. All decisions
-are those of exact arithmetic. So a CPU and a GPU draw the same integers.
+Every word comes from ChaCha20's stream under the key, with the step, the attempt and the purpose as nonce. All
+decisions are those of exact arithmetic. So a CPU and a GPU draw the same integers.
 
 Guarantee:
     The law of an element is that of floor(X) for a real Gaussian X of mean 0 and standard deviation ``stddev``: for
