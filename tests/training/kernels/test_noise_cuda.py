@@ -40,7 +40,7 @@ from hush.training.noise import integer_gaussian as plain
 
 key, cpu = bytes(range(32)), torch.device("cpu")
 for stddev in (128.0, 3e6, 2.0**23 + 1, 1e9):
-    law = plain._Law.of(stddev)
+    law = plain._BoxLaw.of(stddev)
     table = plain.middles(law.histogram, law.shift, cpu)
     values, edges = noise_cuda.quick(key, 3, 9000, table, law.shift, law.num_full)
     expected, expected_edges = plain._Draw(key, 3, law, cpu).quick(9000, 0)

@@ -111,7 +111,7 @@ CELLS_OF_THE_TAIL = [0, 100, 300, 500, 650, 800, 1000, 1500, 2000]  # of 100 in 
 def edge_points(cell: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
     """Draw points of the edge of one cell: the integers, which of them are below the curve, and how many should be."""
     stddev = 100.0 * 2**20
-    law = module._Law.of(stddev)
+    law = module._BoxLaw.of(stddev)
     cumulative, full, room = module._edge_tables(law.histogram, torch.device("cpu"))
     assert (law.histogram.rho, law.shift) == (100.0, 20)
     words = torch.from_numpy(KeyedSource(KEY, cell).words(3 * count).view(np.int64)).view(-1, 3)
@@ -152,7 +152,7 @@ def test_accepted_points_of_the_tail_fall_as_the_curve_does() -> None:
 
 def test_the_tail_is_drawn_exactly(monkeypatch: Any) -> None:
     """Words that choose the tail: the point is above the curve, whatever its height, and the element is drawn again."""
-    law = module._Law.of(1e6)
+    law = module._BoxLaw.of(1e6)
     cumulative, _, _ = module._edge_tables(law.histogram, torch.device("cpu"))
     assert int(cumulative[CELLS]) == int(cumulative[CELLS - 1]) + 1
     words = torch.tensor([[signed(int(cumulative[CELLS - 1]) << 1), 0, 0], [-1, 0, 0]])

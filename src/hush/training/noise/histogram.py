@@ -46,8 +46,8 @@ class Histogram:
         num_edges: The number of boxes that are edges, on both sides.
 
     >>> histogram = Histogram.of(100.0)
-    >>> histogram.full[0], int(2 * histogram.full.sum() + histogram.num_edges)
-    (np.int64(259), 65536)
+    >>> int(histogram.full[0]), int(2 * histogram.full.sum() + histogram.num_edges)
+    (260, 65536)
     >>> histogram.num_edges / 65536 < 0.02
     True
     """

@@ -76,13 +76,13 @@ def integer_gaussian(
         out: The result of an earlier call of this size, whose memory is used again. On a CPU only.
 
     >>> integer_gaussian(bytes(32), 0, 4, stddev=1000.0).tolist()
-    [-295, 417, 1148, 2092]
+    [-615, -1696, 1115, -75]
     """
     if not check_count("step", step, minimum=0) < _MAX_STEP:
         raise InvalidArgument("step", step, "less than 2^48")
     if not MIN_STDDEV <= check_positive("stddev", stddev) <= MAX_STDDEV:
         raise InvalidArgument("stddev", stddev, "between 2^7 and 2^54", "Choose another grid")
-    draw = _Draw(key, step, _Law.of(stddev), device or _CPU)
+    draw = _Draw(key, step, _BoxLaw.of(stddev), device or _CPU)
     result, edges = draw.quick(check_count("size", size, minimum=0), attempt=0, out=out)
     attempt = 0
     while len(edges):
@@ -96,7 +96,7 @@ def integer_gaussian(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Law:
+class _BoxLaw:
     """A histogram, and how many integers a cell has: 2^shift.
 
     Attributes:
@@ -108,10 +108,10 @@ class _Law:
     shift: int
 
     @staticmethod
-    def of(stddev: float) -> _Law:
+    def of(stddev: float) -> _BoxLaw:
         """Return the law of a standard deviation: rho times 2^shift, exactly."""
         mantissa, exponent = math.frexp(stddev)
-        return _Law(Histogram.of(mantissa * 2 * SMALLEST_RHO), exponent - 7)
+        return _BoxLaw(Histogram.of(mantissa * 2 * SMALLEST_RHO), exponent - 7)
 
     @property
     def is_narrow(self) -> bool:
@@ -148,7 +148,7 @@ class _Draw:
 
     key: bytes
     step: int
-    law: _Law
+    law: _BoxLaw
     device: torch.device
 
     def quick(self, size: int, attempt: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
