@@ -9,8 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from hush.randomness import TestSource
-from hush.randomness.resolution import Uniform
+from hush.randomness import TestSource, Uniform
 from hush.training.noise.histogram import BOXES, CELLS, Histogram
 
 RHOS = [64.0, 64.0 + 2.0**-40, 90.50966799187809, 100.0, 127.99999999999999]

@@ -23,8 +23,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.randomness import RandomSource, exp_interval
-from hush.randomness.resolution import Uniform
+from hush.randomness import RandomSource, Uniform, exp_interval
 
 BOXES = 1 << 16
 SMALLEST_RHO = 64.0  # cells in a standard deviation; rho is below twice this

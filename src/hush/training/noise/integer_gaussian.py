@@ -44,8 +44,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.randomness import KeyedSource
-from hush.randomness.resolution import Uniform
+from hush.randomness import KeyedSource, Uniform
 from hush.training.noise.histogram import BOXES, CELLS, SMALLEST_RHO, Histogram
 
 MIN_STDDEV, MAX_STDDEV = 2 * SMALLEST_RHO, 2.0**54
