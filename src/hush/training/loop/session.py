@@ -327,7 +327,7 @@ class PrivateTraining:
             self._abandon_step()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and one step for each batch")
         if self._payment is not None:
-            self._payment.refuse_unpaid(self.steps_taken)
+            self._payment.refuse_unpaid(self.steps_taken, begins=batch.position == 0)
         self._current = batch
         self._sums.begin(batch)
 
