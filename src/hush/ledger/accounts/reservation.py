@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -15,8 +15,8 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.accounts.people import may_serve
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind
-from hush.ledger.storage.store import AlreadyThere, Effect
+from hush.ledger.storage.entry import COSTS, Entry, EntryKind
+from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Effect
 
 if TYPE_CHECKING:
     from hush.ledger.accounts.ledger_budget import LedgerBudget
@@ -110,7 +110,8 @@ class Reserved:
             answer: The released answer, to return when the same question is asked again.
         """
         change = Cost()
-        claimed = json.loads(self.row.details).get("delta") is not None
+        details = json.loads(self.row.details)
+        claimed = details.get("delta") is not None or details.get("first") or details.get("boxed")
         self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
             cost = self._budget.cost(event)
@@ -204,10 +205,7 @@ class Reserved:
             answer=answer,
             details="{}",
             author=self._budget.person.name,
-            renyi=change.renyi,
-            pure=change.pure,
-            unbounded=change.unbounded,
-            delta=change.delta,
+            **asdict(change),
         )
         try:
             self._budget.store.append(row, check)
@@ -223,6 +221,21 @@ class Reserved:
         if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
             return row.answer  # two callers asked the same question: both get the answer that was charged once
         raise InvalidArgument("reservation", self.id, "a pending reservation", f"It was {row.kind} before")
+
+
+def check_before_commit(connection: sa.Connection, written: Entry) -> None:
+    """Raise, inside the transaction, if the same question was charged since, or something before a first event."""
+    check_asked_once(connection, written)
+    if not json.loads(written.details).get("first"):
+        return
+    table = schema.budgets
+    blocks = json.loads(written.block) if written.block else [""]
+    spent = sa.select(*(table.c[name] for name in COSTS)).where(
+        table.c.budget == written.budget, table.c.block.in_(blocks)
+    )
+    for row in connection.execute(spent):
+        if Cost(*row) != written.cost:
+            raise DoesNotFit("something was charged before")
 
 
 def check_asked_once(connection: sa.Connection, written: Entry) -> None:
