@@ -86,7 +86,7 @@ class Box:
         return [{"event": json.loads(event.to_json()), "number": number} for event, number in self.kinds]
 
     @staticmethod
-    def from_json(kinds: list[dict[str, Any]]) -> Box:
+    def from_json(kinds: Any) -> Box:
         """Return the box that `to_json` described: a list such as ``[{"event": {...}, "number": 40}]``."""
         if not isinstance(kinds, list) or not all(
             isinstance(k, dict) and k.keys() == {"event", "number"} for k in kinds

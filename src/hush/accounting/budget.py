@@ -21,16 +21,16 @@ same, and on the others M and M_2, so for any set S of outcomes
 
 and the sum in brackets is P'(M in S). The sum of epsilons needs no share: on outcomes that only it accepts, the privacy
 loss never exceeds epsilon. A claim with a delta is a pure claim, except on an event of that probability (Kairouz, Oh &
-Viswanath 2015): these probabilities add up to at most the claims' share. A share that could be moved in view of outcomes
-would not be covered by this: K choices can cost up to K times as much.
+Viswanath 2015): these probabilities add up to at most the claims' share. A share that could be moved in view of
+outcomes would not be covered by this: K choices can cost up to K times as much.
 
 *Renyi.* Let L be the privacy loss of everything released, and R the divergence charged at order a. At a fixed order,
 exp((a - 1)(L - R)) is a supermartingale, whatever is run next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at
 most c e^((a - 1)(L - epsilon)) for the constant c of the conversion.
 
-**The first event** of an untouched budget may be larger than any rule's share of delta allows, and still within the cap.
-Then it is charged all of delta (`Cap.first_cost`), and only the Gaussian rule goes on, with what is left beside it. That
-is valid because the choice is made from the event's public parameters, before anything is released.
+**The first event** of an untouched budget may be larger than any rule's share of delta allows, and still within the
+cap. Then it is charged all of delta (`Cap.first_cost`), and only the Gaussian rule goes on, with what is left beside
+it. That is valid because the choice is made from the event's public parameters, before anything is released.
 
 **A box** (`hush.accounting.box`) is declared with the budget, and paid with it: its composed privacy loss distribution.
 
@@ -156,9 +156,9 @@ class Cost:
 class Cap:
     """A limit on everything that is ever released, where each choice may depend on earlier releases.
 
-    A total cost fits if the deltas of claims are within their share, and one of three rules accepts all of it: the Renyi
-    divergence at an order fixed in advance, the sum of epsilons, or the comparison with Gaussian noise. The module's
-    docstring proves that rules can be combined.
+    A total cost fits if the deltas of claims are within their share, and one of three rules accepts all of it: the
+    Renyi divergence at an order fixed in advance, the sum of epsilons, or the comparison with Gaussian noise. The
+    module's docstring proves that rules can be combined.
 
     >>> cap = Cap(epsilon=1.0, delta=1e-6, unit=Unit.user())
     >>> spent = Cost()
@@ -179,9 +179,10 @@ class Cap:
     References:
         Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021, Theorem 1 (filter at a fixed order); Rogers et al. 2016
         (sums of epsilons); Smith & Thakurta 2022 and Koskela, Tobaben & Honkela 2023 (filters for Gaussians; ours holds
-        for other losses by a reserve, `hush.accounting.losses.smoothing`); Kairouz, Oh & Viswanath 2015, Theorem 3.2 (an
-        (epsilon, delta) claim fails with probability delta and is a pure claim otherwise); Haney et al. 2023 (filters
-        for mechanisms that run concurrently). The combination of rules is this package's own, see the module's docstring.
+        for other losses by a reserve, `hush.accounting.losses.smoothing`); Kairouz, Oh & Viswanath 2015, Theorem 3.2
+        (an (epsilon, delta) claim fails with probability delta and is a pure claim otherwise); Haney et al. 2023
+        (filters for mechanisms that run concurrently). The combination of rules is this package's own: see the
+        module's docstring.
 
     Attributes:
         epsilon: The epsilon of the guarantee.

@@ -125,7 +125,7 @@ def _pure_price(parts: tuple[CountedPair, ...]) -> float:
         if max(pair.forward.failure, pair.backward.failure) > 0:
             return math.inf
         epsilon = max(pair.forward.max_loss, pair.backward.max_loss)
-        # Randomised response is a post-processing of this Gaussian: its trade-off curve is two chords through one point.
+        # Randomised response follows from this Gaussian: its trade-off curve is two lines through one point.
         total += count * (2 * float(ndtri(-math.expm1(-epsilon) / 2 / (1 + math.exp(-epsilon)) + 0.5))) ** 2
     return total * (1 + _SAFETY) if total < math.inf else math.inf
 

@@ -135,10 +135,10 @@ class ComposedLoss:
         return delta == profile.failure or (delta > profile.failure and states_failure(profile))
 
     def profile_upper(self, delta: float, accuracy: float) -> tuple[float, Callable[[float], float]]:
-        """Return an epsilon at which delta is at most ``delta``, and a function that bounds delta at every epsilon >= 0.
+        """Return an epsilon at which delta is at most ``delta``, and a function that bounds delta from 0 on.
 
-        All values of the function come from one grid. It is wider than one for a single epsilon, and its tilt smaller, so
-        that neither wrap-around nor rounding matters from 0 on.
+        All values of the function come from one grid. It is wider than one for a single epsilon, and its tilt smaller,
+        so that neither wrap-around nor rounding matters.
         """
         rest, _ = self._rest(delta)
         if not self._unbounded < rest:

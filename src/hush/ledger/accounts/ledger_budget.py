@@ -219,8 +219,8 @@ class LedgerBudget:
         kinds, table = kind_blocks(self.cap.box), schema.budgets
         with self.store.reading() as connection:
             query = sa.select(table.c.block, table.c.most_renyi - table.c.renyi).where(table.c.budget == self.name)
-            left = {block: steps for block, steps in connection.execute(query)}
-        return tuple(left[block] // LOSS_STEPS for block in kinds)
+            left = {row[0]: row[1] // LOSS_STEPS for row in connection.execute(query)}
+        return tuple(left[block] for block in kinds)
 
     def _charged_blocks(self) -> list[Status]:
         """Return the state of the blocks that a charge applies to: those given to `at`, or all that are not retired."""
