@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import erfinv, ndtr, ndtri
 
 from hush.accounting.losses.lattice import dominating, loss_range
 from hush.accounting.losses.noise_profiles import GaussianProfile
@@ -126,7 +126,7 @@ def _pure_price(parts: tuple[CountedPair, ...]) -> float:
             return math.inf
         epsilon = max(pair.forward.max_loss, pair.backward.max_loss)
         # Randomised response follows from this Gaussian: its trade-off curve is two lines through one point.
-        total += count * (2 * float(ndtri(-math.expm1(-epsilon) / 2 / (1 + math.exp(-epsilon)) + 0.5))) ** 2
+        total += 8 * count * float(erfinv(math.tanh(epsilon / 2))) ** 2
     return total * (1 + _SAFETY) if total < math.inf else math.inf
 
 
@@ -214,7 +214,7 @@ def _composed(parts: tuple[CountedPair, ...], reserve: float, tail: float) -> li
     bounds = []
     for one_way in ways:
         last, bound = ComposedLoss((*one_way, smooth)).profile_upper(tail, _ACCURACY)
-        epsilons = np.linspace(0.0, last, _POINTS)
+        epsilons = np.linspace(0.0, last, _POINTS) if last < math.inf else np.zeros(1)
         values = np.array([bound(epsilon) for epsilon in epsilons.tolist()])
         bounds.append(_Bounded(epsilons, np.minimum.accumulate(values) * (1 + _SAFETY)))
     return bounds

@@ -234,7 +234,7 @@ def check_before_commit(connection: sa.Connection, written: Entry) -> None:
         table.c.budget == written.budget, table.c.block.in_(blocks)
     )
     for row in connection.execute(spent):
-        if Cost(*row) != written.cost:
+        if Cost(**dict(zip(COSTS, row, strict=True))) != written.cost:
             raise DoesNotFit("something was charged before")
 
 
