@@ -1,9 +1,9 @@
 """How much larger than the truth must a ledger's cap be, so that it accepts a history of releases?
 
-For six histories at delta 1e-6, each charged one release after the other to a ledger, as an adaptive analyst would: once
-with nothing declared, and once with a box that declares the history's kinds and numbers. The truth is the epsilon of the
-composed privacy loss distribution; for the history with a sweep, which has none, that of the best Renyi order. Prints a
-table and writes benchmarks/results/looseness.json.
+For six histories at delta 1e-6, each charged one release after the other to a ledger, as an adaptive analyst would:
+once with nothing declared, and once with a box that declares the history's kinds and numbers. The truth is the epsilon
+of the composed privacy loss distribution; for the history with a sweep, which has none, that of the best Renyi order.
+Prints a table and writes benchmarks/results/looseness.json.
 
     make benchmark-looseness              # or: python benchmarks/looseness.py [--quick]
 """

@@ -418,8 +418,9 @@ class Cap:
         room = (limit.gaussian if spent.smoothed == 0 else limit.smoothed) - spent.gaussian
         if room > 0:
             needed.append(math.sqrt(MU_STEPS / room))
-        least = min(needed) * (1 + 1e-9)  # costs are rounded up
-        return _three_digits_up(least) if least < math.inf else math.inf
+        least = min(needed)
+        # Costs are rounded up, so that the exact root may not fit.
+        return _three_digits_up(least * (1 + 1e-6)) if least < math.inf else math.inf
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee that holds however the budget is spent."""
@@ -586,10 +587,13 @@ def _cost(
     gaussian, smoothed = rule.price(without_deltas, relation)
     divergence = None if order is None else _divergence(without_deltas, relation, order)
     if divergence is None and pure is None and not 0 < gaussian <= rule.most:
-        raise Unsupported(
-            f"{plain.kind}: no rule of the budget can price it",
-            "Use Laplace noise, more noise, or a budget with a delta",
+        has_delta = order is not None or rule.most >= 0
+        why = (
+            "it exceeds all that the budget has"
+            if has_delta
+            else "it has no epsilon at delta 0, and the budget has no delta to spare"
         )
+        raise Unsupported(f"{plain.kind}: {why}", "Use Laplace noise, more noise, or a budget with a delta")
     if not failure < 1:
         raise Unsupported(f"{plain.kind}: its deltas add up to 1, so it protects nothing", "Use smaller deltas")
     return Cost(

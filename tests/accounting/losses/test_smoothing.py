@@ -66,8 +66,8 @@ def test_no_event_is_more_than_its_price(event: Event, more: float) -> None:
 def test_a_price_is_near_the_best(event: Event) -> None:
     """A price that is 1 % lower breaks the inequality somewhere: the certificate costs little."""
     cost = price(event) * 0.99
-    accountant = PldAccountant(unit=USER, accuracy=1e-4).compose(event).compose(
-        GaussianEvent(1 / math.sqrt(TERMS.reserve))
+    accountant = (
+        PldAccountant(unit=USER, accuracy=1e-4).compose(event).compose(GaussianEvent(1 / math.sqrt(TERMS.reserve)))
     )
     mu = math.sqrt(TERMS.reserve + cost)
     epsilons = np.linspace(0.0, 5.5 * mu + mu**2 / 2, 30)

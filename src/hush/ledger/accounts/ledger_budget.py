@@ -40,7 +40,7 @@ from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.refusals import checked_purpose, refuse_plan_keys, refuse_predictable
 from hush.ledger.accounts.reservation import Reserved, check_asked_once, check_before_commit
 from hush.ledger.accounts.run_budget import RunBudget
-from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
+from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status, takes_nearly_all
 from hush.ledger.accounts.whole_plan import WholePlan, reserve_whole
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -414,6 +414,8 @@ class LedgerBudget:
                 pass  # all of the kind are used: the charge goes on top of the box
         try:
             cost = self.cap.cost(charge.event)
+            if takes_nearly_all(self.cap, cost):
+                raise DoesNotFit("it may be the first")
             row = self.row(
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
