@@ -145,6 +145,20 @@ def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a time" in refused(capsys, "add-block", "visits", "2026-12", "--expires", "soon")
 
 
+def test_a_box(capsys: pytest.CaptureFixture[str]) -> None:
+    box = '[{"event": {"noise_multiplier": 9}, "number": 2}, {"event": {"laplace_scale": 20}, "number": 5}]'
+    run(capsys, "create", "people", "--epsilon", "2", "--delta", "1e-6", "--unit-name", "person", "--box", box)
+    run(capsys, "charge", "people", "--event", '{"noise_multiplier": 9}', "--purpose", "a mean")
+    shown = read(capsys, "show", "people")
+    assert [(kind["left"], kind["number"]) for kind in shown["box"]] == [(1, 2), (5, 5)]
+    assert 0 < shown["blocks"][0]["spent"] < 2
+    assert "Declared releases, which are paid" in run(capsys, "show", "people")
+    assert "no problems" in run(capsys, "verify")
+    common = ("--epsilon", "2", "--delta", "1e-6", "--unit-name", "person", "--box")
+    for broken in ("{}", "[]", '[{"event": 3, "number": 1}]', '[{"event": {"noise_multiplier": 9}}]', "["):
+        refused(capsys, "create", "others", *common, broken)
+
+
 def test_a_fingerprint(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "data.csv").write_text("a,b\n1,2\n")
     run(capsys, "create", "one", "--epsilon", "1", "--unit-name", "row", "--fingerprint", "data.csv")
