@@ -287,8 +287,8 @@ class Cap:
 
     @property
     def _most_renyi(self) -> int:
-        """A divergence that exceeds the cap. Larger ones count as this, so that sums stay within 64 bits."""
-        return math.ceil(self.epsilon) * LOSS_STEPS + 1
+        """A divergence that exceeds the cap by far. Larger ones count as this, so that sums stay within 64 bits."""
+        return min(100 * math.ceil(self.epsilon) * LOSS_STEPS, _MAX_STEPS)
 
     def proves_terms(self) -> bool:
         """Return whether the stored terms of the comparison with Gaussian noise prove the guarantee."""
@@ -317,7 +317,7 @@ class Cap:
         rule, epsilons = self.gaussian_rule, [math.inf]
         if spent.unbounded == 0 and self.limit.pure >= 0:
             epsilons.append((spent.pure + self.boxed.pure) / LOSS_STEPS)
-        if self.order is not None:
+        if self.order is not None and spent.renyi < self._most_renyi:
             renyi = (spent.renyi + self.boxed.renyi) / LOSS_STEPS
             epsilons.append(max(renyi + _slack(self.order, self.renyi_delta), 0.0))
         if rule.most >= 0 and spent.gaussian <= rule.most:
@@ -399,22 +399,23 @@ class Cap:
 
     def largest_epsilon(self, spent: Cost) -> float:
         """Return the largest epsilon, rounded down to three digits, of a pure release that still fits."""
-        low, high = 0.0, float(self.epsilon)
-        if not self.fits(spent + self.cost(ev.ApproximateDPEvent(1e-5))):
-            return 0.0
+        limit, low = self.limit, 0.0
+        if spent.unbounded == 0 and spent.delta <= limit.delta:
+            low = max(limit.pure - spent.pure, 0) / LOSS_STEPS  # exactly, by the sum of epsilons
+        high = float(self.epsilon)
         while high - low > 2e-4 * high and high > 1e-5:
             middle = (low + high) / 2
             fits = self.fits(spent + self.cost(ev.ApproximateDPEvent(middle)))
             low, high = (middle, high) if fits else (low, middle)
-        if low < 0.999 * high or not self.fits(spent + self.cost(ev.ApproximateDPEvent(high))):
-            return _three_digits_down(low)
-        return _three_digits_down(high)
+        largest = _three_digits_down(low)
+        return largest if largest >= 1e-5 else 0.0
 
     def least_noise(self, spent: Cost) -> float:
         """Return the smallest noise multiplier, rounded up, of a Gaussian release that still fits, or infinity."""
         limit, needed = self.limit, [math.inf]
         if self.order is not None and limit.renyi > spent.renyi:
-            needed.append(math.sqrt(self.cost(ev.GaussianEvent(1.0)).renyi / (limit.renyi - spent.renyi)))
+            one = self.cost(ev.GaussianEvent(100.0)).renyi  # of little noise it would be more than any budget
+            needed.append(100.0 * math.sqrt(one / (limit.renyi - spent.renyi)))
         room = (limit.gaussian if spent.smoothed == 0 else limit.smoothed) - spent.gaussian
         if room > 0:
             needed.append(math.sqrt(MU_STEPS / room))

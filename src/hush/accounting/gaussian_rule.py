@@ -54,7 +54,7 @@ class GaussianRule:
     >>> rule = GaussianRule.chosen(epsilon=1.0, delta=1e-6)
     >>> cost, smoothed = rule.price(ev.GaussianEvent(100.0), Relation.ADD_OR_REMOVE)
     >>> cost, smoothed, rule.most // cost
-    (100000001, 0, 543)
+    (100000001, 0, 554)
 
     Attributes:
         delta: The rule's share of the budget's delta.

@@ -56,7 +56,7 @@ def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str],
     assert read(capsys, "show", "patients")["blocks"][0]["spent"] == 0  # a price is free
     said = run(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
     assert said.startswith("Charged to patients (row 2): epsilon 1.5, ")
-    assert "So far epsilon <= 1.5 of 3; 2 of 100 standard queries are left, each with Gaussian noise of 16.6" in said
+    assert "So far epsilon <= 1.5 of 3; 15 of 100 standard queries are left, each with Gaussian noise of 15.9" in said
     shown = run(capsys, "show")
     assert "  2 of 100             1.5   3  1e-06" in shown
     assert re.search(r"; epsilon 1\.[45]\d* still fits, with Laplace noise", shown)
