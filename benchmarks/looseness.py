@@ -27,7 +27,7 @@ from hush.accounting import (
     RepeatPoissonEvent,
     SelfComposedEvent,
 )
-from hush.accounting.box import Box
+from hush.accounting.budget import Box
 from hush.errors import HushError
 from hush.guarantee import Unit
 from hush.ledger import TestLedger

@@ -57,9 +57,10 @@ from hush.accounting import events as ev
 from hush.accounting.accountants.classic_theorems import claims
 from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
-from hush.accounting.box import Box
+from hush.accounting.box import Box as Box
 from hush.accounting.filters import exactly
-from hush.accounting.gaussian_rule import MU_STEPS, GaussianRule, Options, prepaid_options
+from hush.accounting.gaussian_rule import MU_STEPS, Options, prepaid_options
+from hush.accounting.gaussian_rule import GaussianRule as GaussianRule
 from hush.accounting.losses.pairs import alternatives, changes
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit

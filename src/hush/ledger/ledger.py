@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
-from hush.accounting.box import Box
-from hush.accounting.budget import Cap
+from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.ledger.accounts.blocks import check_blocks, open_block

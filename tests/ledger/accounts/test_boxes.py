@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hush.accounting import GaussianEvent, LaplaceEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
-from hush.accounting.box import Box
-from hush.accounting.budget import Charge
+from hush.accounting.budget import Box, Charge
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Unit
 from hush.ledger import Ledger, LedgerBudget, OverBudget

@@ -73,7 +73,7 @@ class Smoothing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounded:
+class _UpperProfile:
     """Upper bounds on a profile at some epsilons, the first of which is 0."""
 
     epsilons: Array
@@ -103,7 +103,7 @@ def _is_gaussian(pair: DominatingPair) -> bool:
 def _price(parts: tuple[CountedPair, ...], smoothing: Smoothing) -> float:
     pure = _pure_price(parts)
     single = len(parts) == 1 and parts[0][1] == 1
-    bounds: Callable[[float], list[_Bounded]] = (
+    bounds: Callable[[float], list[_UpperProfile]] = (
         (lambda tail: _single(parts[0][0], smoothing.reserve, tail))
         if single
         else (lambda tail: _composed(parts, smoothing.reserve, tail))
@@ -130,7 +130,7 @@ def _pure_price(parts: tuple[CountedPair, ...]) -> float:
     return total * (1 + _SAFETY) if total < math.inf else math.inf
 
 
-def _least(profiles: list[_Bounded], smoothing: Smoothing) -> float:
+def _least(profiles: list[_UpperProfile], smoothing: Smoothing) -> float:
     """Return about the least price that passes for all profiles."""
     low, high = 0.0, 1e-12
     while not _passes(profiles, high, smoothing):
@@ -143,14 +143,14 @@ def _least(profiles: list[_Bounded], smoothing: Smoothing) -> float:
     return high
 
 
-def _passes(profiles: list[_Bounded], price: float, smoothing: Smoothing) -> bool:
+def _passes(profiles: list[_UpperProfile], price: float, smoothing: Smoothing) -> bool:
     """Return whether (1) is proven for a price."""
     paid = smoothing.rate * price * (1 - _SAFETY)
     mu = math.sqrt(smoothing.reserve + price)
     return all(profile.values[-1] <= paid and bool((_distances(profile, mu) + paid >= 0).all()) for profile in profiles)
 
 
-def _distances(profile: _Bounded, mu: float) -> Array:
+def _distances(profile: _UpperProfile, mu: float) -> Array:
     """Return, for each chord, how far Gaussian noise's profile is above it at least."""
     epsilons, values = profile.epsilons, profile.values
     gaps = np.diff(epsilons)
@@ -165,7 +165,7 @@ def _distances(profile: _Bounded, mu: float) -> Array:
     return np.asarray(gaussian * (1 - _SAFETY) - chords)
 
 
-def _single(pair: DominatingPair, reserve: float, tail: float) -> list[_Bounded]:
+def _single(pair: DominatingPair, reserve: float, tail: float) -> list[_UpperProfile]:
     """Return bounds on the profiles of one loss and Gaussian(reserve), in both directions.
 
     The loss is put on points first, from above (`lattice.dominating`). Then the profile is a sum of shifted Gaussians'.
@@ -173,7 +173,7 @@ def _single(pair: DominatingPair, reserve: float, tail: float) -> list[_Bounded]
     return [_mixture(one_way, reserve, tail) for one_way in dict.fromkeys((pair, pair.swapped()))]
 
 
-def _mixture(pair: DominatingPair, reserve: float, tail: float) -> _Bounded:
+def _mixture(pair: DominatingPair, reserve: float, tail: float) -> _UpperProfile:
     losses = _loss_points(pair, tail / 10)
     atoms = dominating(pair, losses, np.diff(losses))
     masses = np.maximum(atoms.masses, 0.0) + atoms.mass_noise
@@ -188,7 +188,7 @@ def _mixture(pair: DominatingPair, reserve: float, tail: float) -> _Bounded:
         values = (_sum_of_gaussians(epsilons, losses, masses, mu) + atoms.infinite) * (
             1 + atoms.curve_error + _SAFETY
         ) + 1e-14
-    return _Bounded(epsilons, values)
+    return _UpperProfile(epsilons, values)
 
 
 def _sum_of_gaussians(epsilons: Array, losses: Array, masses: Array, mu: float) -> Array:
@@ -207,7 +207,7 @@ def _loss_points(pair: DominatingPair, tail: float) -> Array:
     return np.concatenate([low * steps[:0:-1], high * steps])
 
 
-def _composed(parts: tuple[CountedPair, ...], reserve: float, tail: float) -> list[_Bounded]:
+def _composed(parts: tuple[CountedPair, ...], reserve: float, tail: float) -> list[_UpperProfile]:
     """Return bounds on the profiles of several losses and Gaussian(reserve), in both directions."""
     smooth = (DominatingPair.symmetric(GaussianProfile(math.nextafter(math.sqrt(reserve), 0.0))), 1)
     ways = dict.fromkeys((parts, tuple((pair.swapped(), count) for pair, count in parts)))
@@ -216,5 +216,5 @@ def _composed(parts: tuple[CountedPair, ...], reserve: float, tail: float) -> li
         last, bound = ComposedLoss((*one_way, smooth)).profile_upper(tail, _ACCURACY)
         epsilons = np.linspace(0.0, last, _POINTS) if last < math.inf else np.zeros(1)
         values = np.array([bound(epsilon) for epsilon in epsilons.tolist()])
-        bounds.append(_Bounded(epsilons, np.minimum.accumulate(values) * (1 + _SAFETY)))
+        bounds.append(_UpperProfile(epsilons, np.minimum.accumulate(values) * (1 + _SAFETY)))
     return bounds

@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 
 from hush.accounting import Event
-from hush.accounting.box import Box
-from hush.accounting.budget import LOSS_STEPS, Cap, Cost
+from hush.accounting.budget import LOSS_STEPS, Box, Cap, Cost
 
 ONE_RELEASE = Cost(renyi=LOSS_STEPS)
 """The cost of a release out of the box, in its kind's block."""

@@ -6,9 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from hush.accounting.box import Box
-from hush.accounting.budget import NO_GAUSSIAN, Cap
-from hush.accounting.gaussian_rule import GaussianRule
+from hush.accounting.budget import NO_GAUSSIAN, Box, Cap, GaussianRule
 from hush.guarantee import Relation, Unit, UnitKind, UnrecordedWindows, dump_windows, load_windows
 
 

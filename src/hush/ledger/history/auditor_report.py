@@ -7,8 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from hush.accounting.box import Box
-from hush.accounting.budget import Cap
+from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.blocks import guarantee_in_blocks
 from hush.ledger.accounts.standard_query import WHOLE, standard_query
