@@ -48,7 +48,7 @@ PEERS = {"tumult": "tumult.py", "opendp": "opendp_polars.py", "pipelinedp": "pip
 # Their limits: a guess for somebody who knows nothing about the tables, in the middle of 1 and 1024 on a log scale.
 GUESSED_ROWS, GUESSED_GROUPS = 32, 4
 # What every answer about limits that were chosen says (`hush.sql.answer.conditions`).
-HEAVY_SENTENCE = "One unit alone could hold more beyond them than an interval is wide: no private interval covers that."
+HEAVY_SENTENCE = "A single unit could hold more beyond them than an interval is wide; no private interval covers that."
 # Table, key (None for no groups) and value of the questions for peers.
 PEER_QUESTIONS = [
     ("flights", None, "distance"),

@@ -1,7 +1,7 @@
-"""Train a small network on handwritten digits, privately, and say what that gives away.
+"""Train a small network privately on handwritten digits, and explain what it reveals.
 
-The 1,797 images come with scikit-learn. A quarter of them is held out; they stand for public data, so that the accuracy
-shown while training costs nothing.
+The 1,797 images come with scikit-learn. A quarter of them is held out and treated as public data, so that the accuracy
+shown during training costs nothing.
 
     python examples/digits.py [--epsilon 3] [--epochs 40]
 """

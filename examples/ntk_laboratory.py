@@ -1,11 +1,11 @@
-"""What clipping and noise do to the convergence of training: the table of `hush.lab.ntk`, reproduced with plots.
+"""How clipping and noise affect the convergence of training: reproduces the table of `hush.lab.ntk`, with plots.
 
 1. The table, on two problems. A linear model in two layers with four examples, found among small integers, shows the
    worst that clipping can do. A small network, which has learnt eleven handwritten digits and has not seen the twelfth,
    shows what it usually does.
-2. The decrease of the loss that the kernel predicts for a step, against what the step really brings.
+2. The decrease of the loss that the kernel predicts for a step, against the actual decrease.
 3. Gradient descent without noise, under several ways to clip, on the linear model.
-4. Gradient descent with noise and without clipping, on linear regression, against the floor that theory says.
+4. Gradient descent with noise and without clipping, on linear regression, against the floor that theory predicts.
 
     python examples/ntk_laboratory.py [--output ntk_laboratory]
 
@@ -45,8 +45,8 @@ class Two(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add up both layers, each on its half of the inputs."""
-        found: Tensor = self.left(x[:, :2]) + self.right(x[:, 2:])
-        return found
+        total: Tensor = self.left(x[:, :2]) + self.right(x[:, 2:])
+        return total
 
 
 def squared(outputs: Tensor, y: Tensor) -> Tensor:
@@ -89,26 +89,26 @@ def ways(clip_norm: float, threshold: float, beyond: float) -> dict[str, Clippin
 
 
 def print_table(title: str, kernels: dict[str, ntk.Ntk], losses: dict[str, Tensor]) -> None:
-    """Print what the kernels are at the start, and what gradient descent then does.
+    """Print the kernels at the start, and the course of gradient descent.
 
     Of the eigenvalues it shows the smallest real and the largest imaginary part.
     """
     print(f"\n{title}")
     print(f"{'clipping':<23}{'symmetric':<11}{'eigenvalues >= 0':<25}{'quadratic form >= 0':<21}{'loss never rises'}")
-    for name, one in kernels.items():
-        values, way = one.eigenvalues, losses[name]
+    for name, kernel in kernels.items():
+        values, way = kernel.eigenvalues, losses[name]
         real, imaginary = float(values.real.min()), float(values.imag.abs().max())
-        spectrum = f"{yes(one.has_nonnegative_eigenvalues):<4}({real:.2g}, +-{imaginary:.2g}i)"
-        form = f"{yes(one.loss_cannot_rise):<4}({one.smallest_quadratic_form:.2g})"
+        spectrum = f"{yes(kernel.has_nonnegative_eigenvalues):<4}({real:.2g}, +-{imaginary:.2g}i)"
+        form = f"{yes(kernel.loss_cannot_rise):<4}({kernel.smallest_quadratic_form:.2g})"
         monotone = yes(bool((way.diff() <= 1e-12).all()))
         path = f"{monotone:<4}({way[0]:.3g}, {way.max():.3g} at most, {way[-1]:.2g})"
-        print(f"{name:<23}{yes(one.is_symmetric):<11}{spectrum:<25}{form:<21}{path}")
+        print(f"{name:<23}{yes(kernel.is_symmetric):<11}{spectrum:<25}{form:<21}{path}")
 
 
 def study(title: str, problem: Problem, chosen: dict[str, Clipping | None], **settings: Any) -> Study:
     """Return the kernels and the losses of gradient descent under each way to clip, and print them."""
-    kernels = {name: ntk.kernel(*problem, clipping=each) for name, each in chosen.items()}
-    losses = {name: ntk.descent(*problem, clipping=each, **settings) for name, each in chosen.items()}
+    kernels = {name: ntk.kernel(*problem, clipping=clipping) for name, clipping in chosen.items()}
+    losses = {name: ntk.descent(*problem, clipping=clipping, **settings) for name, clipping in chosen.items()}
     print_table(title, kernels, losses)
     return kernels, losses
 
@@ -119,13 +119,13 @@ def yes(true: bool) -> str:
 
 def draw_spectra(axes: Axes, kernels: dict[str, ntk.Ntk]) -> None:
     shown = ["none", "global", "global, some beyond", "flat", "automatic", "flat, per layer", "automatic, per layer"]
-    for place, name in enumerate(reversed(shown)):
-        one = kernels[name]
-        largest = float(one.eigenvalues.real.max())
-        values, form = one.eigenvalues.real / largest, one.smallest_quadratic_form / largest
-        axes.axhline(place, color="#dddddd", linewidth=0.8, zorder=0)
-        axes.plot(values, [place] * len(values), "o", color=BLUE, markersize=6, label="eigenvalues")
-        axes.plot([form], [place], "D", color=ORANGE, markersize=9, fillstyle="none", label="smallest quadratic form")
+    for height, name in enumerate(reversed(shown)):
+        kernel = kernels[name]
+        largest = float(kernel.eigenvalues.real.max())
+        values, form = kernel.eigenvalues.real / largest, kernel.smallest_quadratic_form / largest
+        axes.axhline(height, color="#dddddd", linewidth=0.8, zorder=0)
+        axes.plot(values, [height] * len(values), "o", color=BLUE, markersize=6, label="eigenvalues")
+        axes.plot([form], [height], "D", color=ORANGE, markersize=9, fillstyle="none", label="smallest quadratic form")
     axes.axvline(0, color=BLACK, linewidth=0.8)
     axes.set_xscale("symlog", linthresh=0.01, linscale=0.6)
     axes.set(yticks=range(len(shown)), yticklabels=shown[::-1], xlabel="value, in multiples of the largest eigenvalue")
@@ -145,14 +145,13 @@ def draw_gaps(axes: Axes, problem: Problem, clip_norm: float) -> None:
         ("flat, per layer", Flat(clip_norm, PerLayer()), ORANGE, "^", 5),
     ]
     for name, clipping, colour, marker, size in styles:
-        one = ntk.kernel(*problem, clipping=clipping)
+        kernel = ntk.kernel(*problem, clipping=clipping)
         measured = [ntk.measured_decrease(*problem, learning_rate=rate, clipping=clipping) for rate in rates]
-        gaps = [abs(each - one.predicted_decrease(rate)) for each, rate in zip(measured, rates, strict=True)]
+        gaps = [abs(decrease - kernel.predicted_decrease(rate)) for decrease, rate in zip(measured, rates, strict=True)]
         axes.plot(rates, measured, color=colour, marker=marker, markersize=size, fillstyle="none", label=name)
         axes.plot(rates, gaps, color=colour, marker=marker, markersize=size, fillstyle="none", linestyle=":")
-        print(
-            f"  {name:<17} predicted {one.predicted_decrease(rates[0]):.6e}, measured {measured[0]:.6e} at {rates[0]:g}"
-        )
+        predicted = kernel.predicted_decrease(rates[0])
+        print(f"  {name:<17} predicted {predicted:.6e}, measured {measured[0]:.6e} at {rates[0]:g}")
     axes.text(rates[4], 6e-6, "decrease of the loss", verticalalignment="top")
     axes.text(rates[0], 4e-8, "its distance from\nthe prediction", verticalalignment="center")
     axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="loss")
@@ -186,11 +185,11 @@ def draw_noise(axes: Axes) -> None:
     distance = -torch.linalg.solve(hessian, x.mT @ y / size).flatten()
     stddevs = [0.0, 0.01, 0.1, 1.0]
     settings: dict[str, Any] = {"learning_rate": rate, "num_steps": num_steps}
-    found = ntk.noise_sweep(
+    mean_losses = ntk.noise_sweep(
         model, x, y, squared, noise_stddevs=stddevs, rng=chance, num_runs=num_runs, **settings
     ).mean(1)
     marks = torch.arange(0, num_steps + 1, 6)
-    for stddev, losses, colour, marker in zip(stddevs, found, (BLACK, SKY, BLUE, ORANGE), "osD^", strict=True):
+    for stddev, losses, colour, marker in zip(stddevs, mean_losses, (BLACK, SKY, BLUE, ORANGE), "osD^", strict=True):
         theory = ntk.expected_excess(hessian, distance, noise_stddev=stddev, **settings)
         floor = ntk.noise_floor(hessian, learning_rate=rate, noise_stddev=stddev)
         axes.plot(theory, color=colour, linewidth=1)

@@ -5,12 +5,12 @@
 - ``hush.estimators``: scikit-learn-compatible estimators. `guarantee_of` adds up the private steps of a pipeline.
 - `Ledger`: one privacy budget for everything you release from your data. Home: ``hush.ledger``.
 - `Guarantee`, `Unit`, `Relation`: what a release promises, and to whom. Home: ``hush.guarantee``.
-- ``hush.accounting``: what was run (events) and what it costs (accountants); start with `accounting.epsilon` and
-  `accounting.calibrate_noise`.
-- ``hush.mechanisms``, ``hush.randomness``: the mechanisms, and the random source they draw from.
-- ``hush.audit``: attacks, and the lower bounds on epsilon that they prove.
+- ``hush.accounting``: events describe computations, accountants compute their privacy cost; start with
+  `accounting.epsilon` and `accounting.calibrate_noise`.
+- ``hush.mechanisms``, ``hush.randomness``: the mechanisms, and the random source that they draw from.
+- ``hush.audit``: attacks, and the lower bounds on epsilon that they establish.
 - ``hush.stability``: reusable holdouts and certified predictions.
-- ``hush.data``, ``hush.runs``, ``hush.report``, ``hush.cli``: from a file to a private model and its report.
+- ``hush.data``, ``hush.runs``, ``hush.report``, ``hush.cli``: everything from a file to a private model and its report.
 - ``hush.lab``: demonstrations for teaching.
 - `HushError`: the base of all errors that hush raises on purpose.
 

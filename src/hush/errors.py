@@ -28,7 +28,7 @@ __all__ = ["BudgetExceeded", "HushError", "InvalidArgument", "Unsupported"]
 class HushError(Exception):
     """Base class of every error that hush raises on purpose.
 
-    Catch it to separate refusals from bugs: a refusal is part of the interface, and nothing was released.
+    Catch it to tell refusals from bugs: a refusal is part of the interface, and nothing was released.
 
     >>> try:
     ...     check_delta("delta", 1.5)
@@ -47,7 +47,7 @@ class InvalidArgument(HushError, ValueError):
         name: The argument's name as you wrote it in the call.
         value: The refused value; `show` shortens it.
         expected: The condition that it fails, as a phrase after "expected".
-        *advice: Sentences that say why, and what to do instead.
+        *advice: Sentences that explain why, and what to do instead.
 
     >>> raise InvalidArgument("clip_norm", -1.0, "a finite number > 0", "It bounds each gradient")
     Traceback (most recent call last):
@@ -60,7 +60,7 @@ class InvalidArgument(HushError, ValueError):
 
 
 class Unsupported(HushError, TypeError):
-    """No proof is implemented for this combination; the message names the part that has none.
+    """No proof is implemented for this combination; the message names the unsupported part.
 
     hush refuses rather than approximates: an epsilon without a proof would look like any other.
 

@@ -1,11 +1,11 @@
-"""Number handling at the boundary between your data and a mechanism.
+"""Conversion and checks of numbers where data enter a mechanism.
 
 Data arrive as anything that NumPy can read. `as_floats` and `as_integers` convert them without raising or warning on
 their *values*: an exception or a warning that depends on data would leak. They raise only on types and shapes, which
 are public. `clip_rows` bounds what a row can contribute. `check_bounds` checks the public bounds that values are
 clamped to. `round_down` and `round_up` move a derived bound to its safe side.
 
-`number_or_nan` reads one value, for code that must not let an array decide how its values are read.
+`number_or_nan` reads one value, for code in which a whole array must not affect how single values are read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def as_floats(name: str, values: object, shape: tuple[int, ...] | None = None) -
     Args:
         name: The argument's name, for messages.
         values: An array or nested lists of real numbers. None becomes NaN.
-        shape: The only shape to accept, if there is one.
+        shape: The required shape, if there is one.
     """
     array = _as_array(name, values)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
@@ -80,7 +80,7 @@ def _as_array(name: str, values: object, integer_limit: int | None = None) -> ND
 
     Args:
         name: The argument's name, for messages.
-        values: What to convert.
+        values: The values to convert.
         integer_limit: If set, lists of integers are clamped to it and None counts as 0; otherwise None counts as NaN.
     """
     if isinstance(values, np.ma.MaskedArray):

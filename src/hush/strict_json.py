@@ -1,7 +1,7 @@
 """A JSON parser that refuses ambiguous documents.
 
 Guarantees, schemas, events and ledger rows are stored as JSON. Python's parser accepts NaN, Infinity and repeated
-keys, where readers disagree about the meaning. A wrong guess here could change a guarantee, so `parse` refuses.
+keys, which parsers interpret differently. A wrong interpretation could change a guarantee, so `parse` refuses them.
 """
 
 from __future__ import annotations

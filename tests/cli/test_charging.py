@@ -51,7 +51,7 @@ def test_looking_creates_no_ledger(tmp_path: Path) -> None:
 
 
 def test_a_broken_address_is_not_shown() -> None:
-    with pytest.raises(InvalidArgument, match=r"db='...'") as caught:
+    with pytest.raises(InvalidArgument, match=r"--db='...'") as caught:
         open_ledger("postgresql:/olga:hunter2@host")
     assert "hunter2" not in str(caught.value)
 

@@ -27,6 +27,8 @@ from hush.cli.messages import in_flags
         ("sql='epsilon=1': expected a SELECT.", "sql='epsilon=1': expected a SELECT."),  # what the person wrote
         ("block_column='b': expected a column.", "block_column='b': expected a column."),  # no flag of this command
         ("noise_delta=2 is no flag.", "noise_delta=2 is no flag."),
+        ("To pay again, pass --new-data (new_data=True).", "To pay again, pass --new-data."),
+        ('Declare bounds={"x": (LOW, HIGH)}, --bounds x=LOW:HIGH.', "Declare --bounds x=LOW:HIGH."),
     ],
 )
 def test_names_become_flags(message: str, expected: str) -> None:

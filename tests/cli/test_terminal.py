@@ -96,3 +96,5 @@ def test_lines_are_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
     assert all(len(line) < 80 for line in lines)
     assert (len(lines), lines[-1]) == (4 + 1, "three")
     assert wrapped("one two " * 30, most_lines=2, rest="... more").endswith(" ... more")
+    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda: 0)  # what a terminal says that has no window
+    assert wrapped("one two " * 30, most_lines=2, rest="... (--format json has all)").endswith(" ...")

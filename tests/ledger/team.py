@@ -35,8 +35,11 @@ class Team:
     def _url(self, short: str, driver: str = "postgresql") -> sa.URL:
         return sa.make_url(self.url).set(drivername=driver, username=self.names[short], password=self.tokens[short])
 
+    def address(self, short: str) -> str:
+        return self._url(short).render_as_string(hide_password=False)
+
     def open(self, short: str) -> Ledger:
-        return Ledger(self._url(short).render_as_string(hide_password=False))
+        return Ledger(self.address(short))
 
     def insert(
         self, kind: str = "committed", dataset: str = "patients", block: str = "", pure: int = 10**11, **more: object

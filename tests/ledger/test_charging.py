@@ -317,7 +317,7 @@ def test_the_command_line_tells_months_apart(tmp_path: Path, people: Path, capsy
     assert budget.spent == 2.0
     capsys.readouterr()
     assert query(people) in (0, None)
-    assert "The ledger gave this answer before: it is of 20" in capsys.readouterr().err
+    assert "The ledger already had this answer, from 20" in capsys.readouterr().err
     (tmp_path / "key").write_bytes(bytes(range(32)))
     keyed = ("--content-key", str(tmp_path / "key"))
     assert query(people, *keyed) == 2

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.errors import BudgetExceeded
+from hush.errors import BudgetExceeded, InvalidArgument
 from hush.ledger import EntryKind, Ledger, NotAllowed
 from hush.ledger import LedgerBudget as Budget
 
@@ -76,6 +76,7 @@ class Log:
     """What a worker was allowed, written before it goes on: what it would have released."""
 
     def __init__(self, path: Path) -> None:
+        self.folder = path.parent
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def say(self, **what: Any) -> None:
@@ -138,12 +139,32 @@ def _blocks(_: Budget, months: Budget, log: Log, draw: random.Random, event: Lap
     log.say(row=row.id, scale=event.scale)
 
 
+def _run(data: Budget, _: Budget, log: Log, draw: random.Random, __: LaplaceEvent, key: str) -> None:
+    """Begin a run, or continue one that was killed: from its last state, or from a copy that may be too old."""
+    name = f"run {draw.randrange(40)}"
+    reserved = data.for_run(name).reserve(Charge(event=LaplaceEvent(90.0), purpose="a run"))
+    if reserved.answer is None:
+        stored = log.folder / f"{name}.states"
+        states = int(stored.read_text() or 0) if stored.exists() else 0
+        try:
+            reserved.hold(max(states - draw.randrange(2), 0))
+        except InvalidArgument as refusal:  # another process works on it, or it has stored more than this copy has
+            log.say(refused=f"{name}: {refusal}")
+            return
+        for number in range(states + 1, states + 4):
+            stored.with_suffix(f".{key}").write_text(str(number))
+            stored.with_suffix(f".{key}").replace(stored)
+            reserved.hold(number)
+    log.say(run=name, row=reserved.id, scale=90.0, answer=reserved.answer or reserved.commit(answer=key))
+
+
 WAYS: list[Callable[[Budget, Budget, Log, random.Random, LaplaceEvent, str], None]] = [
     _charge,
     _same_request,
     _reserve,
     _question,
     _blocks,
+    _run,
 ]
 
 
@@ -223,6 +244,7 @@ def compare(url: str, folder: Path) -> int:
     rows = {row.id: row for row in ledger.entries()}
     settled = {row.charge: row for row in rows.values() if row.charge is not None}
     answers: dict[str, set[str]] = {}
+    published: dict[str, set[str]] = {}
     for path in folder.glob("*.log"):
         for line in path.read_text().splitlines():
             said = json.loads(line)
@@ -233,8 +255,13 @@ def compare(url: str, folder: Path) -> int:
                 assert said["row"] not in settled or settled[said["row"]].kind == EntryKind.COMMITTED
             if "voided" in said:
                 assert settled[said["voided"]].kind == EntryKind.VOIDED
+            if "run" in said:
+                published.setdefault(said["run"], set()).add(said["answer"])
             if "question" in said:
                 answers.setdefault(said["question"], set()).add(said["answer"])
+    for name, given in published.items():  # one reservation, one result, whoever continued the run
+        (reserved,) = [row for row in rows.values() if row.request == name]
+        assert given == {settled[reserved.id].answer}
     data = ledger.budget("patients")
     for question, given in answers.items():  # all who asked were told the same, and it is the one that is stored
         asked = data.answered(Charge(event=LaplaceEvent(70.0), purpose="statistics", question=question, sealed=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,10 +12,12 @@ from hush import Relation
 from hush.accounting import (
     LaplaceEvent,
 )
+from hush.accounting.budget import Charge
 from hush.errors import HushError, InvalidArgument
 from hush.ledger import EntryKind, Ledger, LedgerBudget
 
 Opened = Callable[..., Ledger]
+EVENT = LaplaceEvent(20.0)
 
 
 FLU = "how many had the flu"
@@ -56,8 +60,6 @@ def test_terms_are_fixed_for_good(opened: Opened) -> None:
 
 
 def test_a_file_is_its_own_fingerprint(opened: Opened, tmp_path: object) -> None:
-    from pathlib import Path
-
     path = Path(str(tmp_path)) / "people.csv"
     path.write_text("a,b\n1,2\n")
     ledger = opened()
@@ -65,6 +67,42 @@ def test_a_file_is_its_own_fingerprint(opened: Opened, tmp_path: object) -> None
     copied = path.rename(path.with_name("others.csv"))
     with pytest.raises(InvalidArgument, match="fingerprint"):
         ledger.budget("two", epsilon=1, unit="row", fingerprint=copied)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("name", value) for value in (5, None, "", "a\nb", "\ud800", "x" * 201)),
+        *(("fingerprint", value) for value in (5, "", Path("/no/such/file"))),
+        ("table", 5),
+    ],
+)
+def test_terms_of_a_wrong_type_are_refused(opened: Opened, name: str, value: Any) -> None:
+    terms = {"name": "people", "epsilon": 3, "unit": "row", name: value}
+    with pytest.raises(InvalidArgument, match=f"^{name}="):
+        opened().budget(**terms)
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        *(
+            (lambda data, text=text: data.charge(EVENT, purpose=text), "purpose")
+            for text in (3, None, b"x", "", "\ud800")
+        ),
+        *((lambda data, key=key: data.charge(EVENT, purpose="x", request=key), "request") for key in (5, "", "\ud800")),
+        (lambda data: data.for_run(5).reserve(Charge(event=EVENT, purpose="x")), "request"),
+        (lambda data: data.plan(3, delta=1e-8, purpose="x"), "events"),
+        (lambda data: data.plan([3], delta=1e-8, purpose="x"), "events"),
+    ],
+)
+def test_charges_of_a_wrong_type_are_refused(
+    opened: Opened, call: Callable[[LedgerBudget], object], argument: str
+) -> None:
+    data = patients(opened())
+    with pytest.raises(InvalidArgument, match=f"^{argument}="):
+        call(data)
+    assert data.spent == 0
 
 
 @pytest.mark.parametrize(

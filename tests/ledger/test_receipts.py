@@ -168,6 +168,7 @@ RELEASES: dict[str, Callable[[Any, Path], Any]] = {
     "holdout": lambda budget, path: hush.stability.ReusableHoldout(
         ROWS, ROWS, epsilon=0.1, max_overfits=2, tolerance=0.1, budget=budget
     ),
+    "mechanism": lambda budget, path: hush.mechanisms.Laplace(sensitivity=1.0, epsilon=0.1, budget=budget),
     "estimator": lambda budget, path: hush.estimators.PrivateStandardScaler(epsilon=1.0, bounds=(-1, 1), budget=budget),
     "runs.train": lambda budget, path: hush.runs.train(
         hush.runs.Settings(data="digits", epsilon=1.0), path / "run", budget=budget

@@ -20,11 +20,13 @@ pytest.importorskip("torch", reason="trains")
 from hush import runs
 from hush.accounting.budget import BudgetExceeded
 from hush.cli import main
+from hush.cli.terminal import TerminalProgress
 from hush.data import Numeric, Schema
 from hush.data.preparation import prepared_data
 from hush.errors import HushError, InvalidArgument
 from hush.ledger import Ledger, LedgerBudget
 from hush.runs import folder as folder_module
+from hush.runs import job
 from runs import files
 from runs.files import parked
 
@@ -166,6 +168,30 @@ def test_metrics_that_were_published_are_not_given_back_by_mistake(
     assert budget.spent > 0
     pending.void(force=True)
     assert budget.spent == 0
+
+
+def test_what_was_learned_and_shown_is_not_given_back_by_mistake(
+    budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """The terminal shows the classes before the first step. Killed there and voided, it cost nothing."""
+    run, original = tmp_path / "run", job._TrainingJob._announce
+
+    def announce(self: Any, *arguments: Any) -> None:
+        original(self, *arguments)
+        kill()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job._TrainingJob, "_announce", announce)
+        with pytest.raises(Killed):
+            runs.train(settings(source), run, budget=budget, progress=TerminalProgress(quiet=False))
+    assert "2 classes (0, 1), learned privately" in capsys.readouterr().err
+    (pending,) = budget.pending()
+    with pytest.raises(InvalidArgument, match="Resume the run, commit the reservation"):
+        pending.void()
+    spent = budget.spent
+    runs.resume(run, budget=budget)
+    assert published(run)
+    assert budget.spent == spent
 
 
 # One reservation, one model

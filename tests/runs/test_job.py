@@ -13,6 +13,7 @@ import pytest
 from hush import runs
 from hush.cli import main
 from hush.errors import InvalidArgument
+from hush.guarantee import Guarantee
 from hush.runs import folder as folder_module
 from hush.runs import job
 from hush.runs.run_plan import RunPlan
@@ -22,6 +23,14 @@ from runs.files import command, parked, resume
 
 class Killed(BaseException):
     """Ends a run as a crash does; nothing catches it."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +154,71 @@ def test_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_settings_are_refused_with_resume(flags: tuple[object, ...], tmp_path: Path, capsys: Any) -> None:
     flag = "DATA" if flags == ("t.csv",) else str(flags[0])
     assert f"no {flag} with --resume" in files.refused(capsys, "--resume", tmp_path, *flags)
+
+
+def test_a_foreign_folder_runs_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever sends a folder to be continued or audited could name anything that Python can import and call."""
+    source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
+    (tmp_path / "somebodys_module.py").write_text("raise SystemExit('it was imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(job.TrainingLoop, "run", lambda _: kill())
+        with pytest.raises(Killed):
+            main([*command(source, run), "--quiet"])
+    content = json.loads((run / "run.json").read_text())
+    content["settings"]["model"] = "somebodys_module:make"
+    (run / "run.json").write_text(json.dumps(content))
+    for words in ((), ("--model", "another_module:make"), ("--model", "softmax")):
+        assert "'somebodys_module:make', if you trust it" in files.refused(capsys, "--resume", run, *words)
+    with pytest.raises(SystemExit):
+        runs.resume(run, factory="somebodys_module:make")
+    (run / files.SECRET).rename(tmp_path / "secrets")
+    (run / "guarantee.json").write_text(Guarantee(epsilon=1.0, delta=0.0).to_json())
+    with pytest.raises(InvalidArgument, match="'somebodys_module:make', if you trust it"):
+        runs.audit(run)
+    assert main(["audit", str(run), "--quiet"]) == 2
+    with pytest.raises(SystemExit):
+        main(["audit", str(run), "--quiet", "--model", "somebodys_module:make"])
+
+
+def test_the_printed_command_names_a_model_of_your_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
+    (tmp_path / "own_model_to_resume.py").write_text(
+        "from torch import nn\ndef make(shape, num_classes): return nn.Linear(shape[0], num_classes)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(job.TrainingLoop, "run", lambda _: interrupt())
+        assert main([*command(source, run), "--model", "own_model_to_resume:make", "--quiet"]) == 130
+    printed = capsys.readouterr().err.splitlines()[-1].rpartition("Continue with: hush ")[2]
+    assert printed == f"train --resume {run} --model own_model_to_resume:make"
+    assert main([*printed.split(), "--quiet"]) == 0
+    assert files.names(run) == files.FILES
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("run.json", content) for content in ("[]", "5", "null", "{}", "{", '{"settings": 5}', '{"settings": {}}')),
+        *(("key.json", content) for content in ("[]", "{}", '{"key": 5, "assumption": null}', '{"key": "zz"}')),
+        *(("state.pt", content) for content in ("", "no state", "cposix\nsystem\n(S'true'\ntR.")),
+    ],
+)
+def test_a_damaged_folder_is_our_error(
+    name: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(job.TrainingLoop, "run", lambda _: kill())
+        with pytest.raises(Killed):
+            main([*command(source, run), "--quiet"])
+    path = run / name if name == "run.json" else run / files.SECRET / name
+    path.write_text(content)
+    files.refused(capsys, "--resume", run)
 
 
 def test_two_processes_on_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from hush import data, runs
 from hush.cli import build_parser, main
 from hush.cli.settings import settings_of
-from hush.errors import InvalidArgument
+from hush.errors import HushError, InvalidArgument
 from hush.report import publishable, render
 from hush.runs import Settings, outcome
 from report.pages import check
@@ -71,6 +71,29 @@ def test_a_folder_cannot_run_code(finished: Path, tmp_path: Path, monkeypatch: p
         runs.load(copied, factory="somebodys_module:make")
     with pytest.raises(InvalidArgument, match="the model is softmax"):
         runs.load(finished, factory="somebodys_module:make")
+
+
+NETWORK = {"model": "softmax", "shape": [2], "num_classes": 2, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("[]", "5", "null", "{}", "{"),
+        *({"network": value} for value in (None, [], {}, {**NETWORK, "more": 1}, {**NETWORK, "shape": "x"})),
+        *({"network": {**NETWORK, "shape": shape}} for shape in ([10**6, 10**6], [10**30], [-1], [2.5])),
+        *({"network": {**NETWORK, "model": model}} for model in (5, ["softmax"], {})),
+        *({"schema": value} for value in (None, 5, {"columns": 3})),
+        {"classes": 5},
+    ],
+    ids=lambda change: str(change)[:60],
+)
+def test_a_damaged_folder_is_our_error(change: str | dict[str, Any], finished: Path) -> None:
+    content = json.loads((finished / "model.json").read_text())
+    text = change if isinstance(change, str) else json.dumps({**content, **change})
+    (finished / "model.json").write_text(text)
+    with pytest.raises(HushError):
+        runs.load(finished)
 
 
 def test_a_file_of_weights_says_that_it_is_private(finished: Path) -> None:

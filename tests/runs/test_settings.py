@@ -62,9 +62,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"learn_share": -0.1}, "learn_share=-0.1"),
     ({"seed": 2**63}, "seed=9223372036854775808"),
     ({"model": "forest"}, "model='forest'"),
-    ({"epochs": 2.0, "num_steps": 5}, "epochs=2: expected either epochs or num_steps. Give one of them"),
+    ({"epochs": 2.0, "num_steps": 5}, "epochs=2: expected either epochs= or num_steps=. Give one of them"),
     ({"start": "w.safetensors", "public": " "}, "public=' '"),
-    ({"public": "why"}, "no statement without a checkpoint"),
+    ({"public": "why"}, "no statement unless there is a checkpoint"),
     ({"lora": 2}, "start=None"),
     ({"replace_head": True}, "start=None"),
 ]

@@ -49,8 +49,8 @@ QUERIES = [
     "2) AS d, STRPOS(note, 'a') AS e, SIGN(income) AS f, ROUND(LOG(10, income), 6) AS g, COUNT(*) FROM people "
     "GROUP BY ALL",
     "SELECT region, flag, COUNT(*), COUNT(DISTINCT age) FROM people GROUP BY ROLLUP (region, flag)",
-    "SELECT a, b, COUNT(*) FROM (SELECT user_id, BOOL_OR(flag) AS a, BOOL_AND(age > 3) AS b FROM people GROUP BY "
-    "user_id) AS t GROUP BY a, b",
+    "SELECT a, b, c, d, COUNT(*) FROM (SELECT user_id, BOOL_OR(flag) AS a, BOOL_AND(age > 3) AS b, MAX(flag) AS c, "
+    "MIN(age > 3) AS d FROM people GROUP BY user_id) AS t GROUP BY a, b, c, d",
     "SELECT note, region, COUNT(*), SUM(age) FROM people GROUP BY GROUPING SETS ((note), (region), ())",
     "SELECT CORR(income, age), COVAR_SAMP(price, score), REGR_SLOPE(age, num) FROM people",
     "SELECT SUM(income) / SUM(age), COUNT_IF(flag), AVG(age) FILTER (WHERE note LIKE 'n1%') FROM people",

@@ -1,4 +1,4 @@
-"""Accounting: how much privacy a computation costs, and how much may still be spent.
+"""Accounting: how much privacy a computation costs, and how much of a budget is left.
 
 >>> from hush import accounting
 >>> round(accounting.epsilon(noise_multiplier=1.1, sampling_rate=0.004, num_steps=3500, delta=1e-5), 2)
@@ -7,36 +7,36 @@
 0.71
 
 **One idea: a mechanism is its privacy profile.** The profile delta(epsilon) of a pair of distributions, forwards and
-backwards, describes everything that an attacker can do. ``losses.profile`` defines it. ``losses.noise_profiles`` and
-``losses.sampled_profiles`` give it for each mechanism as a sum of positive terms, so its *relative* error is known.
-``losses.pairs`` turns events into dominating pairs for each way in which neighbours can differ, and refuses by name
-what has no proof. From there:
+backwards, determines everything that an attacker can achieve. ``losses.profile`` defines it. ``losses.noise_profiles``
+and ``losses.sampled_profiles`` give it for each mechanism as a sum of positive terms, so its *relative* error is known.
+``losses.pairs`` turns events into dominating pairs for each way in which neighbours can differ. It refuses any event
+without a proven pair and names it in the error. From there:
 
 - ``accountants.pld`` (the default). ``losses.lattice`` puts a pair on a grid, once from above (chords of a convex
   curve) and once from below (chords lowered by their largest overshoot, then the convex hull). ``losses.saddle_point``
   and ``losses.grid`` choose the grid for an accuracy. ``losses.composition`` composes in the frequency domain *under an
   exponential tilt* and carries a bound on every rounding error to the end. The tilt makes rounding relative to delta
   (T * 1e-16) instead of absolute (T * 1e-16 / delta), which is what puts untilted FFT accountants below the truth.
-- ``accountants.rdp``. Renyi divergences come from the same profiles by one integral (``losses.renyi``), so no mechanism
-  has a second formula that could disagree.
+- ``accountants.rdp``. Renyi divergences come from the same profiles through one integral (``losses.renyi``), so no
+  mechanism needs a second formula that might disagree with the first.
 - ``accountants.zcdp``, ``accountants.gdp``, ``accountants.classic_theorems``: closed forms.
-- ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibration``: the
-  inversion, to the safe side, of any of these.
+- ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibration``: finds
+  the parameter that meets a target under any of these, rounded to the safe side.
 
 To add a mechanism, write an event in ``events``, a profile, and a rule in ``losses/pairs.py``. Every accountant that
-can support it then does.
+can analyse it then supports it.
 
 The contents:
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `ApproximateDPEvent`,
+- Events, which describe a computation: `GaussianEvent`, `LaplaceEvent`, `ApproximateDPEvent`,
   `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`;
   `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `GroupEvent`. Mechanisms have an
   ``event`` of their own.
 - Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
   `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`. The classic theorems as functions are in
   `hush.lab.composition`.
-- Parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `ZcdpOdometer`.
+- Filters and odometers, for parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `ZcdpOdometer`.
 - Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`.
 - Budgets for ledgers: `hush.accounting.budget`.
 """

@@ -1,12 +1,12 @@
-"""Budgets: what a release costs, and whether a cap on everything that is ever released allows it.
+"""Budgets: the cost of a release, and whether it fits under a cap on everything ever released.
 
-    event         what is about to be run
-    Cost          six integers: what the event costs under each rule (`Cap.cost`)
+    event         a description of the next release
+    Cost          six integers: the cost of the event under each rule (`Cap.cost`)
     total         costs add up, exactly, in any database
     Cap           one (epsilon, delta) guarantee for all releases from some data; `Cap.fits` checks a total
 
-A `Cap` holds for choices that depend on earlier answers: which query comes next, with which parameters, and when to
-stop. Costs are integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
+A `Cap` holds even if choices depend on earlier answers: the next query, its parameters, and when to stop. Costs are
+integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
 
 **Three rules, side by side.** A total fits if the deltas of claims are within their share, and one of three rules
 accepts everything that was charged: the Renyi divergence at one fixed order, the sum of epsilons, or the comparison
@@ -21,8 +21,8 @@ same, and on the others M and M_2, so for any set S of outcomes
 
 and the sum in brackets is P'(M in S). The sum of epsilons needs no share: on outcomes that only it accepts, the privacy
 loss never exceeds epsilon. A claim with a delta is a pure claim, except on an event of that probability (Kairouz, Oh &
-Viswanath 2015): these probabilities add up to at most the claims' share. A share that could be moved in view of
-outcomes would not be covered by this: K choices can cost up to K times as much.
+Viswanath 2015): these probabilities add up to at most the claims' share. A share that could be moved after
+seeing outcomes would not be covered by this: K choices can cost up to K times as much.
 
 *Renyi.* Let L be the privacy loss of everything released, and R the divergence charged at order a. At a fixed order,
 exp((a - 1)(L - R)) is a supermartingale, whatever is run next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at
@@ -35,8 +35,8 @@ it. That is valid because the choice is made from the event's public parameters,
 **A box** (`hush.accounting.box`) is declared with the budget, and paid with it: its composed privacy loss distribution.
 
 **Large runs** can cost too much under every rule and still fit by their privacy loss distribution. Then the whole run
-is charged as one claim (`Cap.claimed_cost`). That is valid because nothing of it was seen before, and no part of it can
-be given back.
+is charged as one claim (`Cap.claimed_cost`). That is valid because none of its output was seen before; for the same
+reason, no part of the charge can be refunded.
 
 `Budget` and `Reservation` are the protocol through which everything below the ledger charges: `Charge` is the request.
 """
@@ -97,7 +97,7 @@ class Cost:
         renyi: The Renyi divergence at the cap's order, not counting outcomes that ``delta`` covers.
         pure: The sum of the epsilons of events that have one at delta = 0.
         unbounded: The number of events that have none, such as a Gaussian.
-        delta: The deltas of claims, which fail altogether with that probability.
+        delta: The sum of the deltas of claims. A claim may fail completely with probability delta.
         gaussian: The price in units of Gaussian noise, mu^2.
         smoothed: The number of events that are no Gaussians. In a limit: the largest ``gaussian`` if there are any.
     """
@@ -110,7 +110,7 @@ class Cost:
     smoothed: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        """Return the cost of both together."""
+        """Return the sum of two costs."""
         return Cost(
             renyi=self.renyi + other.renyi,
             pure=self.pure + other.pure,
@@ -121,7 +121,7 @@ class Cost:
         )
 
     def __neg__(self) -> Cost:
-        """Return the cost that gives this one back."""
+        """Return the negative cost, as a refund."""
         return self.times(-1)
 
     def __le__(self, other: Cost) -> bool:
@@ -155,7 +155,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """A limit on everything that is ever released, where each choice may depend on earlier releases.
+    """A limit on everything ever released. Each choice may depend on earlier releases.
 
     A total cost fits if the deltas of claims are within their share, and one of three rules accepts all of it: the
     Renyi divergence at an order fixed in advance, the sum of epsilons, or the comparison with Gaussian noise. The
@@ -170,7 +170,7 @@ class Cap:
 
     Guarantee:
         (epsilon, delta)-DP for any sequence of events chosen adaptively, including their parameters and when to stop,
-        also if several of them run at the same time.
+        even if several run at the same time.
 
     Assumes:
         Each event is charged before it is run (the caller's duty). The order, the shares and the box are chosen before
@@ -188,7 +188,7 @@ class Cap:
     Attributes:
         epsilon: The epsilon of the guarantee.
         delta: The delta of the guarantee.
-        unit: What is protected.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         order: The Renyi order. By default one that allows nearly as many small Gaussian releases as the best. None if
             Renyi divergence has no share of delta.
@@ -269,7 +269,7 @@ class Cap:
 
     @property
     def renyi_delta(self) -> float:
-        """The share of delta that is for Renyi divergence, rounded down."""
+        """The part of delta that is reserved for Renyi divergence, rounded down."""
         if self.box is not None and self.gaussian_rule.delta > 0:
             return 0.0
         return _below(exactly(self.delta) - exactly(self.claims_delta or 0.0) - exactly(self.gaussian_rule.delta))
@@ -303,7 +303,7 @@ class Cap:
         )
 
     def fits(self, spent: Cost) -> bool:
-        """Return whether the guarantee holds if this much is spent."""
+        """Return whether a total cost fits, so that the guarantee holds."""
         return spent.within(self.limit)
 
     def spent_epsilon(self, spent: Cost) -> float:
@@ -338,7 +338,7 @@ class Cap:
         return max(min(fractions, default=0.0), spent.delta / limit.delta if spent.delta else 0.0)
 
     def alone(self, event: ev.Event, cost: Cost) -> float:
-        """Return the epsilon of an event at the cap's delta, as if nothing else were ever released."""
+        """Return the epsilon of an event on its own, at the cap's delta."""
         try:
             accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(event)
             return min(accountant.epsilon(self.delta), self.spent_epsilon(cost))
@@ -425,7 +425,7 @@ class Cap:
         return _three_digits_up(least * (1 + 1e-6)) if least < math.inf else math.inf
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee that holds however the budget is spent."""
+        """Return the guarantee, which holds however the budget is spent."""
         rules = [] if self.order is None else [f"Renyi order {self.order:.4g}"]
         rules += ["Gaussian noise"] if self.gaussian_rule.most >= 0 else []
         rule = f"a privacy filter by {' or '.join(rules)}" if rules else "basic composition"
@@ -441,7 +441,7 @@ class Cap:
 
 
 class Repeat(Enum):
-    """What happens to a question that was asked before. If the data are the same, the stored answer is returned.
+    """What to do if a question was asked before. If the data are the same, the stored answer is returned.
 
     >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").repeat is Repeat.REFUSED_ON_OTHER_DATA
     True
@@ -454,24 +454,25 @@ class Repeat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """A request to a budget: what is about to be run.
+    """A request to charge a budget for a release.
 
     >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").sealed
     False
 
     Attributes:
-        event: What will be run, at most.
-        purpose: The purpose, in a few words.
-        question: A text that identifies the question, so that the same question is recognised. Empty if there is none.
-        data: A text that identifies the data that are read. A stored answer is returned only if its data were the same.
-        repeat: What happens to a question that was asked before.
+        event: The event that will be run; less may be run, but not more.
+        purpose: The purpose in a few words.
+        question: A text that identifies the question, so that a repeated question is recognised. Empty if there is
+            none.
+        data: A text that identifies the data. A stored answer is returned only if it was computed from the same data.
+        repeat: What to do if the question was asked before.
         delta: The delta at which to state the event if it has to be charged as a claim.
         sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
         request: Your own key. A second charge with the same key is the same charge.
         folder: Where the result will be written, if it is a folder: a ledger's report links to it.
         resumes: Whether it may continue with what the same request reserved but did not settle: an interrupted run.
-        parts: The blocks of the data that it reads, if it knows them. A budget in blocks refuses the charge if these
-            are not the blocks that are charged.
+        parts: The blocks of the data that it reads, if known. A budget with blocks refuses the charge if it is not
+            charged to exactly these blocks.
     """
 
     event: ev.Event
@@ -488,21 +489,21 @@ class Charge:
 
 
 class Reservation(Protocol):
-    """A part of a budget that is set aside. It counts as spent until it is voided, whatever happens."""
+    """A part of a budget that is set aside. It counts as spent unless it is voided."""
 
     @property
     def answer(self) -> str | None:
-        """The stored answer, if the same question was answered before. Then there is nothing to run."""
+        """The stored answer, if the same question was answered before. In that case there is nothing to run."""
 
     @property
     def resumed(self) -> bool:
-        """Whether an interrupted run continues with it. Then the run must continue from its stored state."""
+        """Whether it continues an interrupted run, which must then continue from its stored state."""
 
     def is_open(self) -> bool:
-        """Return whether it still counts and has been neither committed nor voided."""
+        """Return whether it is pending: neither committed nor voided."""
 
     def hold(self, states: int) -> None:
-        """Keep other processes from continuing this run, and note how many states it has stored."""
+        """Keep other processes from continuing this run, and record how many states it has stored."""
 
     def release(self, *, wait: bool = True) -> None:
         """Let another process continue this run. The reservation stays pending. ``wait``: return when it is done."""
@@ -515,7 +516,7 @@ class Reservation(Protocol):
 
 
 class Budget(Protocol):
-    """Anything that events can be charged to before they are run, such as one of a ledger."""
+    """Anything that events can be charged to before they are run, such as a ledger's budget."""
 
     def reserve(self, charge: Charge) -> Reservation:
         """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
@@ -527,14 +528,14 @@ def run_sealed(
     """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
 
     If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
-    again continues with the reservation and costs nothing more. Only if a further charge inside ``run`` is refused, the
-    reservation is voided: budgets refuse before data are read.
+    again continues with the reservation and costs nothing more. The reservation is voided only if a further charge
+    inside ``run`` is refused, because budgets refuse before data are read.
 
     Args:
         budget: The budget to charge.
         charge: The request.
         run: Computes the answer.
-        settled: Is told the reservation when the answer may leave.
+        settled: Called with the reservation once the answer may be released.
     """
     reservation = budget.reserve(replace(charge, sealed=True))
     note = settled or (lambda _: None)
@@ -673,7 +674,7 @@ def _steps(number: float, per_unit: int) -> int:
 
 
 def _slack(order: float, delta: float) -> float:
-    """Return what converting at an order adds (Canonne, Kamath & Steinke 2020, Proposition 12), rounded up."""
+    """Return the conversion's additive term at an order (Canonne, Kamath & Steinke 2020, Prop. 12), rounded up."""
     slack = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     return math.nextafter(slack + abs(slack) * 1e-15, math.inf)
 

@@ -3,7 +3,7 @@
 template   a function from the parameter to an event
 excess     log(epsilon of the event / target), negative where the target is met
 search     a secant method on the logarithm of the parameter, first with a rough accountant, then with a precise one
-result     a parameter that was evaluated and meets the target: never one beyond it
+result     a parameter that was evaluated and meets the target, never an extrapolated one
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def calibrate_noise(
     accountant: AccountantType = PldAccountant,
     template: Template | None = None,
 ) -> float:
-    """Return the smallest noise multiplier whose steps stay within (epsilon, delta).
+    """Return the smallest noise multiplier that keeps a run within (epsilon, delta).
 
     >>> round(calibrate_noise(epsilon=1.0, delta=1e-5), 3)
     3.731
@@ -53,12 +53,12 @@ def calibrate_noise(
 
     Args:
         epsilon: The target.
-        delta: The delta at which the target is meant.
+        delta: The delta of the target.
         sampling_rate: The probability that a record is in a batch (Poisson sampling).
         num_steps: The number of steps.
         relation: How neighbouring datasets differ.
         accountant: The accountant's class.
-        template: Makes an event of a noise multiplier, if it is not ``num_steps`` Poisson-sampled Gaussians.
+        template: A function from a noise multiplier to an event. By default ``num_steps`` Poisson-sampled Gaussians.
 
     Guarantee:
         The event with the returned noise has an epsilon of at most the target, by the accountant's own bound.
@@ -98,7 +98,7 @@ def calibrate_sampling_rate(
     relation: Relation = Relation.ADD_OR_REMOVE,
     accountant: AccountantType = PldAccountant,
 ) -> float:
-    """Return the largest sampling rate (at most 1) at which the steps stay within (epsilon, delta).
+    """Return the largest sampling rate (at most 1) that keeps a run within (epsilon, delta).
 
     >>> round(calibrate_sampling_rate(epsilon=2.0, delta=1e-5, noise_multiplier=1.0, num_steps=1000), 4)
     0.0109
@@ -146,8 +146,8 @@ def calibrate_count(
 
     Args:
         epsilon: The target.
-        delta: The delta at which the target is meant.
-        template: Makes an event of a count.
+        delta: The delta of the target.
+        template: A function from a count to an event.
         maximum: The largest count to consider.
         relation: How neighbouring datasets differ.
         accountant: The accountant's class.
@@ -184,7 +184,7 @@ def calibrate_steps(
     relation: Relation = Relation.ADD_OR_REMOVE,
     accountant: AccountantType = PldAccountant,
 ) -> int:
-    """Return how many steps of a Poisson-sampled Gaussian stay within (epsilon, delta).
+    """Return the largest number of steps of a Poisson-sampled Gaussian that stays within (epsilon, delta).
 
     >>> calibrate_steps(epsilon=2.0, delta=1e-5, noise_multiplier=1.0, sampling_rate=0.01)
     1202
@@ -271,7 +271,9 @@ class _Search:
 
 
 class _Root:
-    """Finds where the excess over the target changes sign. It returns only values that were tried and have no excess.
+    """Finds where the excess over the target changes sign.
+
+    It returns only values that were evaluated and have no excess.
 
     It works in ``u = log value``, negated if epsilon grows with the value, so that the excess falls with u.
     """

@@ -2,9 +2,9 @@
 
 An accountant's theorem needs events that are fixed in advance. If the parameters of the next event depend on earlier
 outcomes, ask a filter before each event: it refuses *before* the budget is overspent. An odometer has no limit; it
-reports at any time how much has been spent.
+reports how much has been spent at any time.
 
-Charges add up exactly, as the decimals that they print as: ten charges of 0.1 are 1.
+Charges add up exactly, as printed decimals: ten charges of 0.1 are 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PrivacyFilter(ABC):
     """Base class of filters: a budget to which events are charged before they are run.
 
     ``spend(event)`` charges the event, or raises `BudgetExceeded` and charges nothing. The guarantee holds from the
-    start, whatever is spent later.
+    start, however the budget is spent.
     """
 
     method: str
@@ -62,7 +62,7 @@ class PrivacyFilter(ABC):
     @property
     @abstractmethod
     def limit(self) -> float:
-        """The budget in the filter's own unit, the one of ``spent``."""
+        """The budget, in the same unit as ``spent``."""
 
     @abstractmethod
     def cost(self, event: Event) -> float:
@@ -74,7 +74,7 @@ class PrivacyFilter(ABC):
         return after is not None and after <= exactly(self.limit)
 
     def spend(self, event: Event) -> None:
-        """Charge an event that is about to be run, or refuse it."""
+        """Charge an event before it is run, or refuse it."""
         after = self._after(event)
         # A filter halts before the sum exceeds the limit (Rogers, Roth, Ullman & Vadhan 2016): an event that was run
         # cannot be taken back.
@@ -110,7 +110,7 @@ class PrivacyFilter(ABC):
 
 
 def exactly(number: float) -> Fraction:
-    """Return the decimal number that a float prints as, so that ten charges of 0.1 are 1 and no charge is lost."""
+    """Return a float as the decimal number it prints as, so that ten charges of 0.1 are 1 and no charge is lost."""
     # Python prints the shortest decimal that rounds to the float, at most half a unit in the last place from it.
     return Fraction(repr(float(number)))
 
@@ -174,7 +174,7 @@ class PureFilter(PrivacyFilter):
 
 
 class ZcdpFilter(PrivacyFilter):
-    """A filter in rho, the parameter of zCDP. It allows as much as if the parameters were fixed in advance.
+    """A filter in rho, the parameter of zCDP. It allows as much as if all parameters had been fixed in advance.
 
     >>> from hush.accounting import GaussianEvent
     >>> budget = ZcdpFilter(epsilon=1.0, delta=1e-6)
@@ -275,7 +275,7 @@ class RdpFilter(PrivacyFilter):
 
 
 class ZcdpOdometer:
-    """Reports at any time how much has been spent, for parameters chosen adaptively.
+    """Reports how much has been spent so far, for parameters chosen adaptively.
 
     >>> from hush.accounting import GaussianEvent
     >>> odometer = ZcdpOdometer(delta=1e-6)

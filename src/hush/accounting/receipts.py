@@ -1,4 +1,4 @@
-"""What a charge has cost and what is left: what everything that charges a budget tells its caller."""
+"""Receipts: the cost of a charge, and what is left of the budget. Everything that charges a budget returns one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from hush.guarantee import Guarantee, LedgerRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What a charge has cost, where it is written, and what is left of the budget.
+    """The cost of a charge, its row in the ledger, and what is left of the budget.
 
     Attributes:
         budget: The name of the budget.
         row: The number of the ledger's row.
         hash: The hash of that row.
-        epsilon: What the release costs on its own; 0 if it was paid for before.
-        delta: The delta of that.
+        epsilon: The epsilon of the release on its own; 0 if it was paid for before.
+        delta: The delta at which it is stated.
         so_far: The epsilon of everything that was charged so far, as the budget proves it.
-        cap: The most that this may become.
+        cap: The cap on ``so_far``.
         left: How many standard queries still fit, of the 100 that the whole budget pays for.
-        standard_query: What a standard query is, in words.
+        standard_query: The standard query, in words.
 
     >>> print(Receipt(budget="people", row=7, hash="", epsilon=0.5, delta=0.0, so_far=0.5, cap=2.0, left=68,
     ...               standard_query="Gaussian noise of 11 times the sensitivity"))
@@ -48,7 +48,7 @@ with Gaussian noise of 11 times the sensitivity.
 
     @property
     def state(self) -> str:
-        """What is spent and what is left, in words."""
+        """The amounts spent and left, in words."""
         left = f"{self.left} of 100 standard queries are left, each with {self.standard_query}"
         return f"So far epsilon <= {self.so_far:.4g} of {self.cap:.4g}; {left}."
 
@@ -58,7 +58,7 @@ with Gaussian noise of 11 times the sensitivity.
 
 
 def receipt_of(reservation: Any, guarantee: Guarantee) -> Receipt | None:
-    """Return the receipt of a settled reservation; None if its budget writes none, or if there is no budget."""
+    """Return the receipt of a settled reservation; None without a budget, or if the budget writes no receipts."""
     write = getattr(reservation, "receipt", None)
     return None if write is None else write(guarantee.epsilon, guarantee.delta)
 
@@ -70,7 +70,7 @@ def row_of(reservation: Any) -> LedgerRow | None:
 
 
 def check_budget(budget: Any) -> None:
-    """Refuse what is no budget, such as a number."""
+    """Refuse anything that is not a budget, such as a number."""
     if budget is None or (not isinstance(budget, type) and callable(getattr(budget, "reserve", None))):
         return
     shown = budget if isinstance(budget, (int, float, str)) else type(budget).__name__

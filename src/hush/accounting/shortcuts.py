@@ -1,4 +1,4 @@
-"""The question that users ask most often, as one function: the epsilon of DP-SGD."""
+"""A shortcut for the most common question: the epsilon of DP-SGD."""
 
 from __future__ import annotations
 

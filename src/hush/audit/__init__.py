@@ -1,4 +1,4 @@
-"""Audits: attacks, and the lower bounds on epsilon that they prove, with a confidence.
+"""Audits: attacks, and the lower bounds on epsilon that they establish at a stated confidence.
 
 >>> import numpy as np
 >>> from hush import audit
@@ -8,13 +8,14 @@
 >>> print(result.compare(2.0).verdict, result.compare(0.5).verdict)
 consistent violated
 
-**One kind of result.** Whatever the attack, it ends in an `AuditResult`: a lower confidence bound on epsilon, with its
-method, its assumptions and the counts behind it. `AuditResult.compare` tells whether a claim is consistent with it. A
-bound that is too small never proves that a mechanism is private: a stronger attack may exist.
+**One kind of result.** Every attack ends in an `AuditResult`: a lower confidence bound on epsilon, with its method, its
+assumptions and the counts behind it. `AuditResult.compare` says whether a claim is consistent with it. A small bound
+never proves that a mechanism is private: a stronger attack may exist.
 
-**No free choice.** Anything chosen after seeing scores (a threshold, a direction, the best of several audits) is either
-corrected for or chosen on other data. Thresholds are corrected over a ladder of counts that is fixed in advance.
-Dividing by the number of vertices of the ROC's convex hull, as is often done, lets the data choose the divisor.
+**Every choice is paid for.** Anything chosen after seeing scores (a threshold, a direction, the best of several audits)
+is either corrected for or chosen on other data. Thresholds are corrected over a ladder of counts that is fixed in
+advance. Dividing by the number of vertices of the ROC's convex hull, as is often done, lets the data choose the
+divisor.
 
 The contents of this module:
 
@@ -24,9 +25,10 @@ The contents of this module:
   trade-off curve), `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a credible bound only).
 - Threshold rules: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
 - Results: `AuditResult`; `AuditResult.compare` says whether a claim is violated.
-- Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` gives an interval of any statistic of a curve.
+- Curves for exploration only: `roc` and `Roc`; `bootstrap` gives an interval for any statistic of a curve.
 
-The attacks and ready-made audits are in submodules, which load on first use. No torch is loaded here.
+The attacks and ready-made audits are in submodules, which load on first use. Importing this package does not load
+torch.
 
 - `audit.membership`: membership inference: Yeom, Shokri, LiRA, RMIA, quantile regression.
 - `audit.canaries`: canaries with wrong labels, poisoned points, exposure of secrets.

@@ -88,7 +88,7 @@ class DisparateImpact:
 
     @property
     def is_disparate(self) -> bool:
-        """Whether private training is shown to cost one group more accuracy than another."""
+        """Whether the data show that private training costs one group more accuracy than another."""
         return self.loss_gap.low > 0
 
     def __str__(self) -> str:
@@ -130,8 +130,8 @@ def disparate_impact(
 
     Assumes:
         Examples were drawn independently, and neither model was trained on them (the caller's duty). Groups were chosen
-        before looking at the results (the caller's duty). The figures are not private: if the examples are people,
-        protecting them is the caller's duty.
+        before looking at the results (the caller's duty). The figures are not private: if the examples are people's
+        data, protecting them is the caller's duty.
 
     References:
         Bagdasaryan, Poursaeed & Shmatikov 2019, "Differential privacy has disparate impact on model accuracy"; Clopper

@@ -4,16 +4,16 @@ Every command is a module in ``commands`` with two functions: ``add_parser`` dec
 work. What they share:
 
 - ``settings``: the arguments of `hush train` and `hush tune`, which follow from `hush.runs.Settings`;
-- ``declarations``: what is known about a table, such as ``--bounds age=0:100``;
+- ``declarations``: flags that declare what is known about a table, such as ``--bounds age=0:100``;
 - ``words``: the one place where words, such as ``--noise laplace``, become types;
 - ``options`` (``--relation``, ``--unit-kind``), ``charging`` (``--budget``), ``outcomes`` (what a finished run prints);
-- ``messages``: errors in the flags that a person typed;
+- ``messages``: error messages in terms of flags;
 - ``terminal`` (tables, bars, progress), ``template_file`` (templates to fill in), ``plot`` (figures as SVG) and
   ``json_values`` (values for JSON).
 
-Commands print for people by default, and JSON for scripts with ``--json``. An error is one line on standard error, and
-standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (such
-as a full disk), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
+Commands print for people by default, and JSON for scripts with ``--json``. On an error, standard error gets one line
+and standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (a
+full disk, for example), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMANDS = ("train", "tune", "schema", "query", "catalog", "ledger", "plan", "ac
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit status.
+    """Run a command and return its exit status.
 
     Args:
         argv: The words after ``hush``; without them, those of this process.
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that takes flags in full only. An abbreviation would change its meaning with each new flag."""
+    """A parser that accepts no abbreviated flags, because a new flag could change what an abbreviation means."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **settings})

@@ -44,10 +44,10 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):  # the text may hold a password, so it is not shown
-        raise InvalidArgument("db", "...", "sqlite:///file or postgresql://user@host/database") from None
+        raise InvalidArgument("--db", "...", "sqlite:///file or postgresql://user@host/database") from None
     file = parsed.database if parsed.get_backend_name() == "sqlite" else None
     if file and not create and not os.path.lexists(file.replace("\0", "")):
-        raise InvalidArgument("db", url, "a ledger that exists", "`hush ledger create` starts one")
+        raise InvalidArgument("--db", url, "a ledger that exists", "`hush ledger create` starts one")
     if parsed.get_backend_name() == "postgresql" and token and not parsed.password:
         url = parsed.set(password=token).render_as_string(hide_password=False)
     anchors, key = os.environ.get("HUSH_LEDGER_ANCHORS") or None, os.environ.get("HUSH_LEDGER_KEY") or None
@@ -55,7 +55,7 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
 
 
 def address(budget: LedgerBudget | None) -> dict[str, str]:
-    """Return how to find a budget again, from any folder, without a password; empty without a budget."""
+    """Return the address of a budget: valid from any folder, without a password. Empty without a budget."""
     if budget is None:
         return {}
     url = budget.store.url._replace(password=None)
@@ -77,6 +77,8 @@ def budget_of(options: argparse.Namespace) -> LedgerBudget | None:
     """Return the budget that ``--budget`` names; None without it."""
     if options.budget is None:
         if options.db is not None:
-            raise InvalidArgument("db", options.db, "the ledger of a budget", "Name the budget to charge with --budget")
+            raise InvalidArgument(
+                "--db", options.db, "the ledger of a budget", "Name the budget to charge with --budget"
+            )
         return None
     return open_ledger(options.db).budget(options.budget)

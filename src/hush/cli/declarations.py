@@ -1,4 +1,4 @@
-"""Declarations: what is known about a table before it is read, as flags such as ``--bounds age=0:100``.
+"""Declarations about a table before it is read, as flags such as ``--bounds age=0:100``.
 
 Everything that is declared counts as public. A schema file and flags can be combined; flags win.
 """
@@ -25,22 +25,22 @@ def add_declarations(group: Any, schema_help: str) -> None:
         "--category",
         action="append",
         metavar="COLUMN[=A,B,...]",
-        help="a categorical column; if you do not list its values, they are learned; may be repeated",
+        help="a categorical column; values that you do not list are learned privately; may be repeated",
     )
     group.add_argument(
         "--vocabulary",
         action="append",
         metavar="COLUMN=FILE",
-        help="a text column, and a file with the words to count; may be repeated",
+        help="a text column, and a file with its public vocabulary; may be repeated",
     )
     group.add_argument(
-        "--ignore", action="append", metavar="COLUMN", help="a column to leave out of the inputs; may be repeated"
+        "--ignore", action="append", metavar="COLUMN", help="a column not to use as an input; may be repeated"
     )
     group.add_argument("--classes", metavar="A,B,...", help="the values of the target")
 
 
 def schema_of(options: argparse.Namespace) -> Schema | None:
-    """Return what the schema file and the flags declare together; None if they declare nothing."""
+    """Return the combined declarations of schema file and flags; None without any."""
     schema = Schema() if options.schema is None else Schema.load(options.schema)
     columns: dict[str, Numeric | Category | Text | Ignore] = {}
     for name, (lower, upper) in parse_bounds(options.bounds or ()).items():

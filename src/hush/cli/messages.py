@@ -1,4 +1,4 @@
-"""Messages in the words of the command line: the flags that a person typed, not the arguments that Python has."""
+"""Error messages for the command line: they name flags instead of Python arguments."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ def in_flags(message: str, parser: argparse.ArgumentParser, options: argparse.Na
     Args:
         message: What an error says, such as ``delta=2: expected a number in [0, 1). Pass epsilon=, too.``
         parser: The parser of `hush`.
-        options: The arguments of the command that was run. What it has no flag for stays as it is.
+        options: The arguments of the command that was run. Names without a flag stay as they are.
     """
+    # Where a message has both forms, the one for Python goes: "--force (force=True)", or 'bounds={...}, --bounds ...'.
+    message = re.sub(r"(?<=\w) \(\w+=True\)|\b\w+=\{[^{}]*\}, (?=--)", "", message)
     for word, kind in NOISES.items():
         message = message.replace(f"{kind.__name__}()", f"--noise {word}")
     flags = dict(_flags(parser, options.command))

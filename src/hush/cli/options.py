@@ -1,4 +1,4 @@
-"""Options that several commands have, and those that name a privacy unit without naming a column.
+"""Options that several commands share, and those that name a privacy unit without naming a column.
 
 - ``--relation``: how neighbouring datasets differ.
 - ``--unit-kind`` and ``--window``: what is protected, where no data are read. Commands that read data take the column
@@ -37,7 +37,7 @@ def add_unit_kind(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--window",
         choices=[window.value for window in CalendarWindow],
-        help="with --unit-kind user: protect what a user does within one such window of the calendar",
+        help="with --unit-kind user: protect what a user does within each such calendar window",
     )
 
 

@@ -1,4 +1,4 @@
-"""What `hush train`, `hush tune` and `hush audit` share: the packages they need, the output folder, the result."""
+"""The parts that `hush train`, `hush tune` and `hush audit` share: required packages, the output folder, the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_output(group: Any) -> None:
-    """Add where the result goes, and how much is shown, to a group of arguments."""
+    """Add the output options to a group of arguments."""
     group.add_argument("--output", metavar="PATH", help="the folder to write; if omitted, runs/NAME-1, -2, ...")
     group.add_argument("--quiet", action="store_true", help="show no progress")
     group.add_argument("--json", action="store_true", help="print the result as one JSON object, in the last line")
@@ -32,7 +32,7 @@ def check_installed() -> None:
 
 
 def output_folder(output: str | None, data: str) -> Path:
-    """Return the folder to write: the one that was named, or the next one named after the data."""
+    """Return the folder to write: the requested one, or the next free one named after the data."""
     if output is not None:
         return Path(output)
     name = Path(data).name.split(".")[0] or "run"

@@ -15,7 +15,7 @@ _ACCOUNTANTS = {"PLD": "epsilon", "Renyi": "rdp_epsilon"}
 
 
 def check_plot_path(path: Path) -> None:
-    """Refuse a file that could not be drawn, before anything is computed for it."""
+    """Refuse a file that cannot be written, before anything is computed."""
     if path.suffix.lower() != ".svg":
         svg = path.with_suffix(".svg").name
         raise InvalidArgument("plot", str(path), "a file name that ends in .svg", f"hush draws SVG only: --plot {svg}")
@@ -28,7 +28,7 @@ def plot_plan(epochs: Sequence[Mapping[str, float]], guarantee: Guarantee, path:
 
     Args:
         epochs: The rows of a plan: ``epoch``, ``epsilon`` and ``rdp_epsilon``.
-        guarantee: What the whole training guarantees; drawn as a dashed line.
+        guarantee: The guarantee of the whole training; drawn as a dashed line.
         path: The file to write.
     """
     series = [

@@ -1,7 +1,8 @@
 """The arguments of `hush train`, `tune`, `plan` and `schema`, made from the options of `hush.runs.Settings`.
 
-Nothing here names a single setting: a field that is added there has an argument here. The type of a field decides how
-its argument is read. An argument that is not given is None in the namespace, so that a default stays a default.
+This module names no individual setting: a field that is added there becomes an argument here. The type of a field
+decides how its argument is read. An argument that is not given is None in the namespace, so that a default stays a
+default.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _ADD: dict[type, Callable[[Any, Option], None]] = {tuple: _add_repeated, bool: _
 
 
 def settings_of(options: argparse.Namespace, settings: type[Settings] = Settings, **given: Any) -> Settings:
-    """Return the settings that the arguments of a command ask for, and those that are given for them."""
+    """Return the settings that a command's arguments describe."""
     values: dict[str, Any] = dict(given)
     for item in options_of(settings, options.command):
         value: Any = schema_of(options) if item.type is Schema else getattr(options, item.name)

@@ -1,4 +1,4 @@
-"""Where a template goes that a command writes: a new file, or standard output."""
+"""Where commands write templates: to a new file, or to standard output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hush.errors import InvalidArgument
 
 
 def write_template(text: str, output: str | None, next_command: str) -> None:
-    """Write a template to a file that does not exist yet, and say what comes next; or print it, if there is none."""
+    """Write a template to a new file and say what to do next; without a file, print it."""
     if output is None:
         print(text, end="")
         return

@@ -1,4 +1,4 @@
-"""What a terminal shows: tables, bars and progress."""
+"""Terminal output: tables, bars and progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _is_number(text: str) -> bool:
 
 
 def bar(share: float, width: int) -> str:
-    """Draw a share of 1 as a bar, to an eighth of a letter.
+    """Draw a share of 1 as a bar, to an eighth of a character.
 
     >>> bar(0.5, 4), bar(0.3, 4), bar(2.0, 4)
     ('██', '█▎', '████')
@@ -72,12 +72,13 @@ def wrapped(text: str, *, most_lines: int | None = None, rest: str = "...") -> s
     Args:
         text: The line.
         most_lines: How many lines to show at most.
-        rest: What stands for the others.
+        rest: Placeholder for the remaining lines.
     """
     if not sys.stderr.isatty():
         return text
     width = max(_terminal_width() - 1, _SMALLEST_WIDTH)
-    lines = [textwrap.fill(line, width, max_lines=most_lines, placeholder=f" {rest}") for line in text.split("\n")]
+    placeholder = f" {rest}" if len(rest) < width else " ..."  # an error would end the output in a narrow terminal
+    lines = [textwrap.fill(line, width, max_lines=most_lines, placeholder=placeholder) for line in text.split("\n")]
     return "\n".join(lines)
 
 
@@ -132,7 +133,7 @@ class TerminalProgress:
 
 
 def _terminal_width() -> int:
-    """Return how many letters fit into a line."""
+    """Return how many characters fit into a line."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):  # claims to be a terminal, but has no size

@@ -1,4 +1,4 @@
-"""Words for types: the one place where a word on the command line becomes a type that changes what is guaranteed.
+"""Words for types: the only place where a word on the command line becomes a type that affects the guarantee.
 
 In Python such a choice is a type, as in ``noise=LaplaceNoise()``. On the command line it is a word, as in
 ``--noise laplace``. The values of the enumerations `hush.guarantee.Relation` and `CalendarWindow` are words themselves;

@@ -1,4 +1,4 @@
-"""Data for training: from a file to examples, with preprocessing that is public or learned privately.
+"""Data for training: turns files into examples, with preprocessing that is public or learned privately.
 
 | step | where |
 |---|---|
@@ -21,7 +21,7 @@ The ideas of the package:
 Numbers are scaled to [-1, 1] by their bounds, categories become one input per value, text becomes counts of the words
 in a public vocabulary, and images become numbers in [0, 1].
 
-The rooms: `tables` (declarations and rows), `formats` (readers) and `preparation` (from raw data to examples).
+Sub-packages: `tables` (declarations and rows), `formats` (readers) and `preparation` (from raw data to examples).
 """
 
 from hush.data.formats.openers import open_data as open_data

@@ -25,17 +25,16 @@ Choices
 
 People
     ``fit(X, y, units=ids)`` protects a person with all their rows, of which it uses one; `OneRowPerUser` states that
-    nobody has more. `guarantee_of` adds up all private steps of a pipeline.
+    every person has only one row. `guarantee_of` adds up all private steps of a pipeline.
 
 Ideas that hold across the package:
 
 - **One base class** (`base.estimator`). Parameters are checked in the constructor and again in fit. A fit states its
-  cost and charges it before a value is looked at. Clones share the budget; pickled models lose it and cannot be
-  refitted.
-- **Labels and cells are read one by one** (`base.labels`). In an array, one text would turn all labels into text, and a
-  single record would change how all others are read.
+  cost and charges it before it reads any value. Clones share the budget; pickled models lose it and cannot be refitted.
+- **Labels and cells are read one by one** (`base.labels`). In an array, a single text would turn all labels into text,
+  so one record would change how all others are read.
 - **Sums are integers.** `moments.gram` puts clipped rows on a grid of 2^-16 and lets BLAS add up integers, which is
-  exact. Noise is added once, in a single Gaussian release of all statistics, each with its share of the squared
+  exact. Noise is added once, in a single Gaussian release of all statistics, each with a share of the squared
   sensitivity. `moments.moments` does the same for bounds instead of norms, with the noise plans of `hush.statistics`.
 - **A linear classifier is a loss and a method** (`linear.method`). From public numbers alone, a method prepares a
   recipe that knows its event. No proof rests on an exact minimum: noise masks everything within the tolerance
@@ -46,8 +45,8 @@ Ideas that hold across the package:
 - **Every estimator is enrolled in a contract** by a table (`tests/estimators/table.py`): refusals, charges, strange
   rows, and an audit on worst-case neighbours, which must also detect the leak when epsilon is many times larger.
 
-Rooms, in reading order: `base`, `moments`, `linear`, `partitions`, `selection`, `local`, `pate`. scikit-learn is the
-only further dependency (``hush[estimators]``). diffprivlib is a peer in the benchmarks, not a dependency:
+Sub-packages, in reading order: `base`, `moments`, `linear`, `partitions`, `selection`, `local`, `pate`. scikit-learn is
+the only further dependency (``hush[estimators]``). diffprivlib is a peer in the benchmarks, not a dependency:
 `benchmarks/estimators_peers` explains why.
 """
 

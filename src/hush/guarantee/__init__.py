@@ -1,17 +1,18 @@
-"""The one way in which hush states how much a release reveals.
+"""Guarantees: the single form in which hush states how much a release reveals.
 
 Every accountant, mechanism, estimator, query and training run returns the same value, a `Guarantee`. Two numbers alone
-say little: an epsilon depends on what a neighbouring dataset is, on the unit that is protected, and on whether the
-number was proven from above or found by an attack. A `Guarantee` carries all of these, together with the method that
-proved it and the assumptions that hush could not check.
+say little: the meaning of an epsilon depends on the neighbouring relation, on the protected unit, and on whether the
+number is a proven upper bound or was found by an attack. A `Guarantee` carries all of these, together with the method
+that proved it and the assumptions that hush could not check.
 
-- `Guarantee`: an (epsilon, delta) claim. It explains itself in plain words (`Guarantee.explain`), states what the best
-  attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
+- `Guarantee`: an (epsilon, delta) claim. It explains itself in plain English (`Guarantee.explain`), states what the
+  best attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
   (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
-- `Unit`, `UnitKind`: what is protected: an example, a user, a user within a time window, or a group of these. A unit
-  with windows says how they cut time: a release that cuts it otherwise costs as many changes as one window touches.
+- `Unit`, `UnitKind`: the privacy unit: an example, a user, a user within a time window, or a group of these. A unit
+  with windows states how they divide time. A release with other windows is charged for as many changes as one window
+  touches.
 - `UserWindow`, `CalendarWindow`: the columns of a table that identify a user within a time window.
-- `Relation`: what neighbouring datasets are: add-or-remove, replace or zero-out.
+- `Relation`: how neighbouring datasets differ: add-or-remove, replace or zero-out.
 - `Bound`: which side of the true epsilon the claim is on: upper, lower or an estimate.
 
 In reading order: `terms`, `windows`, `touched_windows` and `unit` define the vocabulary, `guarantee` the value,

@@ -1,11 +1,11 @@
-"""`Guarantee.explain`: a guarantee in plain words, for readers who have never heard of epsilon.
+"""`Guarantee.explain`: a guarantee in plain English, for readers who have never heard of epsilon.
 
     headline      the one-line summary, as `str(guarantee)` gives it
     status        upper bound, estimate or lower bound
     protection    the privacy unit, and the question about it that the result hides
     limits        a list: odds, belief, the best attack, its advantage, risk, delta
-    caveats       what the limits do not cover, and a verdict on a large epsilon
-    assumptions   a list of what hush did not check
+    caveats       risks that the limits do not cover, and a verdict on a large epsilon
+    assumptions   what hush did not check, as a list
 
 Every figure is rounded so that its sentence stays true (see `hush.guarantee.rounding`). The sentences about delta
 respect that (epsilon, delta) privacy is weaker than "epsilon with probability 1 - delta".
@@ -102,7 +102,7 @@ def _explain_lower(guarantee: Guarantee) -> Iterator[str]:
 
 
 def _promise(guarantee: Guarantee, status: str, condition: str) -> Iterator[str]:
-    """Yield the lines about what is protected and how well, for an upper bound or an estimate."""
+    """Yield the lines about the protected unit and its protection, for an upper bound or an estimate."""
     yield ""
     if guarantee.epsilon == math.inf:
         yield _paragraph("No finite epsilon is known, so this promises nothing: treat the result as not private.")
@@ -178,7 +178,7 @@ def _slack(guarantee: Guarantee) -> str:
 
 
 def _caveats(guarantee: Guarantee) -> Iterator[str]:
-    """Yield what the limits do not cover, and a verdict on a large epsilon."""
+    """Yield the risks that the limits do not cover, and a verdict on a large epsilon."""
     # Membership bounds compare two datasets that agree otherwise; dependent records void them (Humphries et al. 2023).
     yield "All of this takes the other data as fixed: it does not cover what related records reveal."
     if words := verdict(guarantee.epsilon):
@@ -186,7 +186,7 @@ def _caveats(guarantee: Guarantee) -> Iterator[str]:
 
 
 def verdict(epsilon: float) -> str:
-    """Return a sentence on an epsilon that promises little; an empty string for any other.
+    """Return a warning about an epsilon that promises little; an empty string otherwise.
 
     >>> verdict(1.0), verdict(6.0)
     ('', 'An epsilon above 5 is a weak guarantee: the worst case it allows is far from harmless.')

@@ -26,7 +26,7 @@ from hush.guarantee.unit import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """How much a release reveals about one privacy unit, and how that is known.
+    """How much a release reveals about one privacy unit, and how this was established.
 
     With `Bound.UPPER` it is (epsilon, delta) differential privacy of the mechanism M that made the release: for all
     neighbouring datasets D and D', as ``relation`` and ``unit`` define them, and for every set S of results,
@@ -39,16 +39,16 @@ class Guarantee:
     (0.02719, 0.731)
 
     Attributes:
-        epsilon: The claim, in [0, inf]. An upper bound or an estimate of infinity says that no finite epsilon is known;
-            it promises nothing. A lower bound must be finite: infinity would be the strongest possible claim, and is
+        epsilon: The claim, in [0, inf]. An infinite upper bound or estimate means that no finite epsilon is known; it
+            promises nothing. A lower bound must be finite: infinity would be the strongest possible claim, and is
             usually an overflow.
         delta: The additive slack at which epsilon holds, in [0, 1).
-        unit: What is protected.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         bound: Which side of the true epsilon the claim is on.
         method: How epsilon was computed, in a few words, such as "privacy loss distribution".
-        assumptions: What must be true for the claim to hold and what hush did not check, one sentence each.
-        charged: The row of the ledger that paid for it, if one did. Equal claims may have different rows.
+        assumptions: The conditions that the claim depends on and that hush did not check, one sentence each.
+        charged: The ledger row that paid for it, if any. Equal claims may have different rows.
     """
 
     epsilon: float
@@ -101,9 +101,9 @@ class Guarantee:
     def for_group(self, size: int) -> Guarantee:
         """Return the guarantee for any ``size`` units together, derived from epsilon and delta alone.
 
-        Chaining the definition over ``size`` neighbours gives size * epsilon and
-        delta * (e^(size epsilon) - 1) / (e^epsilon - 1), both rounded up: each step adds delta times the factors
-        before it. An accountant that knows the mechanism proves a smaller epsilon; prefer it where you have one.
+        Chaining the definition over ``size`` neighbours gives size * epsilon and delta * (e^(size epsilon) - 1) /
+        (e^epsilon - 1), both rounded up: each step adds delta times the factors before it. An accountant that knows the
+        mechanism gives a smaller epsilon; prefer it if you have one.
         """
         count = check_count("size", size)
         if self.bound is not Bound.UPPER:
@@ -121,7 +121,7 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, unit=self.unit.group(count))
 
     def explain(self) -> str:
-        """Return the guarantee in plain words: odds, belief, the best attack, risk, caveats and assumptions.
+        """Return the guarantee in plain English: odds, belief, the best attack, risk, caveats and assumptions.
 
         Every figure is rounded so that its sentence stays true.
         """

@@ -3,7 +3,7 @@
 Run folders, ledgers and model files store guarantees in this form. `load` accepts exactly the fields that `dump`
 writes. Anything else is refused, because a guess about a missing or unknown field could change the guarantee.
 
-Version 1 stored the length of a window and not where windows begin. It is read as what it says: `UnrecordedWindows`.
+Version 1 stored the length of a window, but not where windows begin. It is read as `UnrecordedWindows`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a guarantee was paid for: a row of a ledger."""
+"""The ledger row that paid for a guarantee."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hush.errors import InvalidArgument, check_count
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """The row of a ledger that a release was charged by.
+    """The ledger row that charged a release.
 
     Attributes:
         budget: The name of the budget.
@@ -28,7 +28,7 @@ class LedgerRow:
 
     @classmethod
     def from_dict(cls, values: Any) -> LedgerRow | None:
-        """Return what `to_dict` has written; None for None."""
+        """Restore what `to_dict` wrote; None for None."""
         if values is None:
             return None
         if not isinstance(values, dict) or set(values) != {"budget", "row", "hash"}:

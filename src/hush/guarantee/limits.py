@@ -1,4 +1,4 @@
-"""What an (epsilon, delta) pair allows an attacker, as functions of the two numbers.
+"""The limits that an (epsilon, delta) pair puts on an attacker, as functions of the two numbers.
 
 All functions accept any epsilon in [0, inf] and any delta in [0, 1). Nothing overflows. An infinite epsilon gives the
 limit that holds without any guarantee, such as a true positive rate of 1.

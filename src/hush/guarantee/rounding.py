@@ -1,7 +1,7 @@
-"""Numbers formatted for people, rounded to the side that keeps the claim true.
+"""Formats numbers for people, rounded so that the claim stays true.
 
-`explanation` builds sentences such as "at most 2.93". For an upper bound the printed number must not be smaller than
-the exact one, for a lower bound not larger; ordinary rounding would make some of these sentences false.
+`explanation` builds sentences such as "at most 2.93". For an upper bound, the printed number must not be smaller than
+the exact one; for a lower bound, not larger. Ordinary rounding would make some of these sentences false.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Relation(StrEnum):
 
 
 class Bound(StrEnum):
-    """Which side of the true epsilon a claim is on.
+    """The side of the true epsilon that a claim is on.
 
     Accountants prove upper bounds and audits prove lower bounds; a correct implementation has lower <= upper.
 

@@ -1,7 +1,7 @@
-"""How many windows of a release one protected window can touch: what it costs to promise other windows than were cut.
+"""How many windows of a release one protected window can touch: the cost of promising other windows.
 
-A release that protects a user within each window of one partition also protects them within windows of another one,
-as a group. A window that lies wholly inside the protected one is removed: one change. One that lies partly inside keeps
+A release that protects a user within each window of one partition also protects them, as a group, within windows of
+another. A window that lies wholly inside the protected one is removed: one change. One that lies partly inside keeps
 the user's other rows: it is removed and put back without the protected rows, which makes two changes.
 
     protected            released              changes
@@ -23,11 +23,11 @@ from hush.guarantee.windows import AnyWindow, CalendarWindow, CalendarWindows, E
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What one protected window is in terms of a release's windows.
+    """The changes in a release's windows that one protected window amounts to.
 
     Attributes:
         changes: How many additions and removals of windows make up the worst change.
-        whole: Whether all of them are removals, or all additions: no touched window keeps any rows.
+        whole: Whether all of them are removals, or all are additions, so that no touched window keeps any rows.
     """
 
     changes: int
@@ -35,7 +35,7 @@ class Touched:
 
 
 def touched(protected: Windows, released: Windows) -> Touched | None:
-    """Return what a protected window is in windows of a release; None if that is not known.
+    """Return the changes in a release's windows that one protected window amounts to; None if unknown.
 
     >>> touched(CalendarWindows(CalendarWindow.MONTH), CalendarWindows(CalendarWindow.DAY))
     Touched(changes=31, whole=True)
@@ -58,7 +58,7 @@ def touched(protected: Windows, released: Windows) -> Touched | None:
 
 
 def read_windows(text: str) -> Windows | None:
-    """Return the windows that a text names, as they print; None for another text.
+    """Parse windows from their printed form; return None for any other text.
 
     >>> read_windows("one calendar month (UTC)")
     CalendarWindows(window=<CalendarWindow.MONTH: 'month'>, zone='UTC')

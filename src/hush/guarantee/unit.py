@@ -1,4 +1,4 @@
-"""The privacy unit: whose presence or contents a guarantee hides."""
+"""The privacy unit: that which a guarantee protects, by hiding its presence or contents."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class UnitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is protected: one example, one user, one user within a window of time, or a group of these.
+    """The privacy unit: one example, one user, one user within a window of time, or a group of these.
 
-    Build one with the named constructors:
+    Create one with a named constructor:
 
     >>> print(Unit.user_calendar(CalendarWindow.MONTH, zone="Europe/Berlin"))
     user within one calendar month (Europe/Berlin)
@@ -68,7 +68,7 @@ class Unit:
 
     @classmethod
     def example(cls) -> Unit:
-        """Return the unit "one record", whoever contributed it; also known as event-level privacy."""
+        """Return the unit "one record", regardless of who contributed it (event-level privacy)."""
         return cls(kind=UnitKind.EXAMPLE)
 
     @classmethod
@@ -91,7 +91,7 @@ class Unit:
 
         Args:
             window: The kind of window.
-            zone: The time zone by whose clocks it begins and ends.
+            zone: The time zone in which it begins and ends.
         """
         return cls(kind=UnitKind.USER_WINDOW, window=CalendarWindows(window, zone))
 
@@ -99,8 +99,8 @@ class Unit:
     def user_any_window(cls, length: timedelta, *, zone: str = "UTC") -> Unit:
         """Return the unit "all records of one user within any stretch of this length", wherever it starts.
 
-        It is a stronger promise than windows of the same length: a stretch can touch two of them, and both may keep
-        other records of the user. A release by such windows counts as one of a group of 4.
+        It is a stronger promise than fixed windows of the same length: a stretch can touch two of them, and both may
+        keep other records of the user. A release with such fixed windows is charged as a group of 4.
         """
         return cls(kind=UnitKind.USER_WINDOW, window=AnyWindow(length, zone))
 
@@ -130,7 +130,7 @@ class Unit:
         raise InvalidArgument("unit", name, "a unit as it prints: example, user, user within one calendar month (UTC)")
 
     def touched(self, released: Unit) -> Touched | None:
-        """Return what this unit is in terms of the unit of a release; None if it is not bounded.
+        """Return the changes in a release's units that this unit amounts to; None if there is no bound.
 
         >>> Unit.user_any_window(timedelta(days=28)).touched(Unit.user_calendar(CalendarWindow.MONTH))
         Touched(changes=4, whole=False)
@@ -142,7 +142,7 @@ class Unit:
         return touched(self.window, released.window)
 
     def group(self, size: int) -> Unit:
-        """Return the unit made of ``size`` of these units taken together."""
+        """Return the unit that consists of ``size`` of these units together."""
         return replace(self, group_size=self.group_size * check_count("size", size))
 
     def __str__(self) -> str:

@@ -1,11 +1,11 @@
-"""Windows of time, within which a user is protected: each type says how time is cut, or that any stretch counts.
+"""Time windows within which a user is protected. Each type states how time is divided, or that any stretch counts.
 
     CalendarWindows     the months of the calendar in one time zone, or its hours, days, weeks, quarters or years
     EqualWindows        windows of equal length, counted from midnight UTC of one day
     AnyWindow           every stretch of a length, wherever it starts
-    UnrecordedWindows   what older versions stored: a length, without a word on where the windows begin
+    UnrecordedWindows   what older versions stored: a length, but not where the windows begin
 
-Two rows that are a day apart can be in two windows, so where the windows begin is a part of the promise.
+Two rows that are a day apart can be in two windows, so the start of the windows is part of the promise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CalendarWindow(StrEnum):
 
     @property
     def shortest(self) -> timedelta:
-        """The shortest that such a window can be.
+        """The shortest possible length of such a window.
 
         >>> CalendarWindow.MONTH.shortest.days
         28
@@ -46,7 +46,7 @@ class CalendarWindow(StrEnum):
 
     @property
     def longest(self) -> timedelta:
-        """The longest that such a window can be.
+        """The longest possible length of such a window.
 
         >>> CalendarWindow.MONTH.longest.days
         31
@@ -66,7 +66,7 @@ _DAYS = {
 
 @dataclass(frozen=True, slots=True)
 class CalendarWindows:
-    """The calendar's windows of one kind, by clocks in one time zone.
+    """Calendar windows of one kind, in one time zone.
 
     >>> str(CalendarWindows(CalendarWindow.MONTH))
     'one calendar month (UTC)'
@@ -106,7 +106,7 @@ class EqualWindows:
 
 @dataclass(frozen=True, slots=True)
 class AnyWindow:
-    """Every stretch of a length, wherever it starts, by clocks in one time zone.
+    """Every stretch of a given length, wherever it starts, in one time zone.
 
     >>> str(AnyWindow(timedelta(days=28))), str(AnyWindow(timedelta(days=1)))
     ('any 28 consecutive days (UTC)', 'any 24 consecutive hours (UTC)')
@@ -126,7 +126,7 @@ class AnyWindow:
 
 @dataclass(frozen=True, slots=True)
 class UnrecordedWindows:
-    """Windows of at least a length. Where they begin was not stored: releases under it may have cut time differently.
+    """Windows of at least a given length. Their start was not stored, so releases may have divided time differently.
 
     >>> str(UnrecordedWindows(timedelta(days=28)))
     'one window of 28 days or longer, as each release cut time (not recorded)'
@@ -152,7 +152,10 @@ def check_length(window: Any) -> None:
 
 
 def check_zone(zone: Any) -> None:
-    """Refuse what cannot be the name of a time zone. Whether there is such a zone is known where times are read."""
+    """Refuse anything that cannot be the name of a time zone.
+
+    Whether the zone exists is checked where times are read.
+    """
     if not isinstance(zone, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_+\-/]*", zone):
         raise InvalidArgument("zone", zone, "the name of a time zone", "Such as UTC or Europe/Berlin")
 

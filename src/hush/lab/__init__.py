@@ -1,19 +1,20 @@
 """The laboratory: demonstrations and theory for teaching and research. Its interfaces may change in any release.
 
-Nothing here is private. The functions read models and data as they are, to show why privacy is needed or what it costs.
+Nothing here is private. The functions read models and data without protection, to show why privacy is needed or what it
+costs.
 
-- ``hush.lab.reconstruction``: a table, rebuilt from statistics that are too exact. Run
+- ``hush.lab.reconstruction``: rebuild a table from statistics that are too exact. Run
   ``python examples/reconstruction.py`` for a tour.
 - ``hush.lab.anonymity``: why removing names is not enough: linkage, k-anonymity and the attacks on it. Run
   ``python examples/anonymity.py`` for a tour.
-- ``hush.lab.attributes``, ``hush.lab.extraction``: attributes of people, and whole models, from predictions.
-- ``hush.lab.trained_attacks``, ``hush.lab.slicing``, ``hush.lab.data_overlap``: older attacks on membership, and ways
-  to look at scores.
+- ``hush.lab.attributes``, ``hush.lab.extraction``: infer attributes of people, or copy whole models, from predictions.
+- ``hush.lab.trained_attacks``, ``hush.lab.slicing``, ``hush.lab.data_overlap``: older membership attacks, and ways to
+  explore scores.
 - ``hush.lab.histogram``, ``hush.lab.divergence``: other attacks on mechanisms, for `hush.audit.testers`.
 - ``hush.lab.composition``: the classic theorems. ``hush.lab.radius``: the first certified radius of smoothing.
 - ``hush.lab.ratios``: approximate confidence bounds on a ratio of two rates, to compare with other packages.
-- ``hush.lab.ntk``: how clipping and noise change the convergence of training, by the neural tangent kernel; needs
-  ``hush[torch]``. Run ``python examples/ntk_laboratory.py`` for a tour.
+- ``hush.lab.ntk``: how clipping and noise affect the convergence of training, studied with the neural tangent kernel;
+  needs ``hush[torch]``. Run ``python examples/ntk_laboratory.py`` for a tour.
 """
 
 from typing import TYPE_CHECKING

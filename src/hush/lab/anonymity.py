@@ -1,15 +1,15 @@
 """How anonymised tables fail: linkage, homogeneity, background knowledge, and two releases about the same people.
 
-Demonstrations to run, on synthetic people (`synthetic_people`) or on a table of your own, given as columns:
+Demonstrations for synthetic people (`synthetic_people`) or for your own table, given as columns:
 
 - `smallest_group` returns the k of k-anonymity. `Partition.into_groups_of` divides a table into groups of at least k.
 - `linkage_attack` joins a table without names to one with names (Sweeney 2002).
-- `inference_attack` reads a sensitive value off the group that a person must be in. It covers homogeneity and
+- `inference_attack` reads a sensitive value from the group that a person must be in. It covers homogeneity and
   background knowledge (Machanavajjhala et al. 2007). `Inference.together_with` combines two releases about the same
   people (Ganta, Kasiviswanathan & Smith 2008).
 
-None of these attacks breaks a promise: the tables are k-anonymous before and after. The promise itself is too weak, as
-it depends on what the attacker knows. Compare `hush.table`, whose guarantee holds whatever the attacker knows.
+None of these attacks breaks a promise: the tables are k-anonymous before and after. The promise itself is too weak,
+because it depends on what the attacker knows. Compare `hush.table`, whose guarantee holds whatever the attacker knows.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Inference:
 
 
 def synthetic_people(count: int, rng: int | np.random.Generator) -> dict[str, Column]:
-    """Return invented people: a postcode, a day of birth, a sex, and a diagnosis, which is sensitive.
+    """Return invented people with a postcode, a date of birth, a sex and a sensitive diagnosis.
 
     Args:
         count: The number of people.
@@ -148,7 +148,7 @@ def _diagnoses(ages: NDArray[np.float64], generator: np.random.Generator) -> Col
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A division of people into boxes of similar people. A k-anonymous table publishes the box, not the person.
+    """A partition of people into boxes of similar people. A k-anonymous table publishes the box, not the person.
 
     Attributes:
         on: The columns that define the boxes.
@@ -265,7 +265,7 @@ def inference_attack(
     """Return the values that a sensitive column can have for people who are known to be in a table.
 
     k-anonymity says that k rows could belong to a person, not that those rows differ. If all of them have one value,
-    it is known (homogeneity). If they have a few, a fact from elsewhere may decide (background knowledge).
+    it is known (homogeneity). If there are only a few, outside knowledge may decide (background knowledge).
 
     Args:
         released: The table without names.
@@ -273,7 +273,7 @@ def inference_attack(
             row's number.
         on: Columns that both tables have.
         sensitive: The column to infer.
-        impossible: For a person, values that are known not to be theirs.
+        impossible: For each person, values that are known not to be theirs.
 
     Example:
         >>> table = {"group": np.array([0, 0, 1, 1]), "diagnosis": np.array(["flu", "flu", "flu", "burn"])}

@@ -23,7 +23,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class AttributeInference:
-    """How often a missing attribute was guessed correctly, from `infer_attribute`.
+    """How often `infer_attribute` guessed a missing attribute correctly.
 
     >>> losses, values = np.array([[0.1, 2.0], [2.0, 0.1]] * 50), [0, 1] * 50
     >>> result = infer_attribute(
@@ -34,7 +34,7 @@ class AttributeInference:
 
     Attributes:
         member_accuracy: The accuracy for members of the training data.
-        other_accuracy: The accuracy for non-members: what the model reveals about everyone.
+        other_accuracy: The accuracy for non-members: what the model reveals about the population.
         imputed_accuracy: The accuracy for members without the model.
         advantage: ``member_accuracy`` minus ``other_accuracy``: what membership adds.
         advantage_low, advantage_high: An interval for the advantage.

@@ -1,8 +1,8 @@
 """The classic theorems of composition and amplification, for reading and teaching.
 
-Each function returns a `Guarantee` that names its assumptions. The bounds are loose, some of them very. For your own
-accounts, use `hush.accounting.PldAccountant`: it gives the optimal composition of `ApproximateDPEvent`, and a smaller
-epsilon still if you describe the real mechanisms.
+Each function returns a `Guarantee` that names its assumptions. The bounds are loose, sometimes very loose. To account
+for real releases, use `hush.accounting.PldAccountant`: it gives the optimal composition of `ApproximateDPEvent`, and a
+smaller epsilon still if you describe the real mechanisms.
 
 >>> round(advanced_composition(0.01, 0, 1000, slack=1e-6).epsilon, 2), basic_composition(0.01, 0, 1000).epsilon
 (1.76, 10.0)

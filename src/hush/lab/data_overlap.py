@@ -1,4 +1,4 @@
-"""Which examples an attack finds again and again: the overlap of predicted members across runs."""
+"""The overlap of predicted members across runs: examples that an attack finds repeatedly."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class RenyiMeans:
         self.promise = 0.0
 
     def reset(self) -> None:
-        """Keep the bound on the outputs so far as the promise, and forget the outputs."""
+        """Keep the bound on the outputs so far as the promise, and discard the outputs."""
         # Any error would do: a promise ranks hypotheses, and certifies nothing.
         self.promise = self.conclude(0.05).epsilon_lower
         self._sums[:], self._samples = 0.0, 0

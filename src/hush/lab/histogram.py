@@ -22,7 +22,7 @@ _BISECTIONS = 60
 class HistogramAttack:
     """Compare two histograms: of the output, or of a classifier's log-odds if the output has several columns.
 
-    All bins count at once, so nothing is chosen after the counts are seen. The price is a tolerance for the whole
+    All bins count together, so nothing is chosen after the counts are seen. The price is a tolerance for the whole
     histogram, which makes this test weaker than a single event that was chosen beforehand.
 
     >>> from hush.audit.testers import Batched, audit_mechanism

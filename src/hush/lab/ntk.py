@@ -1,6 +1,6 @@
-"""The neural tangent kernel of private training: what clipping and noise do to convergence.
+"""The neural tangent kernel of private training: how clipping and noise affect convergence.
 
-Nothing here is private: the functions read models and data as they are, in order to study them.
+Nothing here is private: the functions read models and data without protection, in order to study them.
 
 For n examples, let f be a model's outputs, one number for each pair of an example and an output. Let L be the mean of
 the examples' losses, u the gradient of each example's loss with respect to its own outputs, and J the Jacobian of f
@@ -27,7 +27,7 @@ fitted, except those with a factor of 0. With several groups M may be singular e
 is fitted.
 
 - `kernel`: M and u of a model on a batch, as an `Ntk`, which knows its symmetry, its spectrum and equation (2).
-- `measured_decrease`: what a step of gradient descent does to the loss, to compare with equation (2).
+- `measured_decrease`: the effect of a gradient step on the loss, to compare with equation (2).
 - `descent`: the losses along (clipped) gradient descent; `noise_sweep`: the losses of many runs with noise alone.
 - `expected_excess`, `noise_floor`: the exact effect of noise alone where the loss is quadratic.
 - `jacobian`: J, parameter by parameter.
@@ -271,7 +271,7 @@ def expected_excess(
 
         E[e^2] = (1 - lr l)^(2 t) e_0^2 + (1 - (1 - lr l)^(2 t)) v,    v = lr s^2 / (l (2 - lr l)).
 
-    The first term is what happens without noise; the second tends to v. The loss is the sum of l e^2 / 2 over the
+    The first term is the error without noise; the second tends to v. The loss is the sum of l e^2 / 2 over the
     directions.
 
     Args:

@@ -1,4 +1,4 @@
-"""How far an input may move before a smoothed prediction can change, by the first proof (PixelDP).
+"""The distance that an input may move before a smoothed prediction can change, by the first proof (PixelDP).
 
 `hush.stability.gaussian_radius` is the largest radius that the same probabilities prove. This one is for comparison.
 """
@@ -20,7 +20,7 @@ _MAX_SHIFT = 40.0  # in standard deviations: no epsilon of the grid proves a lar
 
 
 def pixeldp_radius(lower: float, upper: float, noise_stddev: float) -> float:
-    """Return the L2 radius that a single (epsilon, delta) proves; 0 if there is none. An older, smaller bound.
+    """Return the L2 radius that follows from a single (epsilon, delta); 0 if there is none. An older, smaller bound.
 
     If the noise makes a prediction (epsilon, delta)-differentially private in the input's pixels, the most likely class
     stays the most likely if lower > e^(2 epsilon) upper + (1 + e^epsilon) delta. Variant: delta is the exact one of the

@@ -1,11 +1,12 @@
 """Approximate lower bounds on the ratio of two probabilities, as statistics packages print them.
 
-An audit compares how often members and non-members of a training set are accused of membership: a ratio of two rates.
-The bounds below hold in the limit of many trials and promise nothing for few, so no audit of hush uses them (see
+An audit compares how often members and non-members of a training set are classified as members: a ratio of two rates.
+The bounds below hold asymptotically and guarantee nothing for few trials, so no audit of hush uses them (see
 `hush.audit`, whose bounds hold for any number). They are here because other tools report them.
 
-All four take counts: ``x`` of ``m`` members and ``y`` of ``n`` non-members were accused. They return a one-sided lower
-bound on the ratio of the two probabilities, which is too high with probability ``significance`` (in the limit).
+All four take counts: ``x`` of ``m`` members and ``y`` of ``n`` non-members were classified as members. They return a
+one-sided lower bound on the ratio of the two probabilities, which is too high with probability ``significance``
+(asymptotically).
 
 >>> counts = 90, 100, 30, 100
 >>> for bound in (katz, adjusted_log, bailey, inverse_sinh):

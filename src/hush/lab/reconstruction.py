@@ -1,10 +1,10 @@
-"""Reconstruction: recover secrets from too many answers that are too accurate.
+"""Reconstruction: recover secrets from too many overly accurate answers.
 
 - `reconstruct_by_linear_program` and `reconstruct_by_least_squares` recover a secret bit per record from noisy sums
   over subsets (Dinur & Nissim 2003). `subset_queries` draws the subsets, `linear_answers` queries them.
 - `difference_attack` recovers bits from pairs of sums that differ in one record, from any interface that answers sums.
 
-These attacks do not bound epsilon. They show that an interface fails, and a `Reconstruction` says how badly.
+These attacks do not bound epsilon. They show that an interface fails, and `Reconstruction` measures how badly.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ def difference_attack(
     """Find a record's bit as the sum over all records minus the sum over all other records.
 
     Both queries cover many records, so a minimum group size is no defence (the "tracker" of Denning, Denning & Schwartz
-    1979). Fresh noise on each answer is averaged away by repetition. A budget that repetition spends is a defence;
-    `hush.table` states it as the guarantee of each answer.
+    1979). Fresh noise on each answer is averaged away by repetition. A budget is a defence, because repetition spends
+    it; with `hush.table`, each answer states its cost.
 
     >>> secret = np.array([True, False, True])
     >>> difference_attack(lambda subset: float(secret[subset].sum()), 3).fraction_correct(secret)

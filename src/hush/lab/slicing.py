@@ -1,4 +1,4 @@
-"""Put an attack's scores into perspective: what a guarantee allows, and which groups the attack hurts."""
+"""Put an attack's scores into perspective: the limits of a guarantee, and the groups that the attack hurts most."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def slices(
 ) -> dict[Any, Slice]:
     """Return AUC and TPR at a low FPR for each group: by class, by demographic group, or `by_correctness`.
 
-    An attack that is weak on average can be strong on a minority, and the minority is who gets hurt.
+    An attack that is weak on average can be strong on a minority, which then bears the harm.
 
     >>> scores, member = [3.0, 2.0, 1.0, 0.0] * 2, [1, 1, 0, 0] + [0, 1, 1, 0]
     >>> by_group = slices(scores, member, ["a"] * 4 + ["b"] * 4, num_resamples=10)

@@ -1,4 +1,4 @@
-"""A model on a batch in float64, as functions of its parameters: the tools of `hush.lab.ntk`.
+"""Tools for `hush.lab.ntk`: a model on a batch, in float64, as functions of its parameters.
 
 Parameters, buffers and data are copied to float64 once, and the model runs on the copies by ``torch.func``. The model
 itself stays as it is.

@@ -1,13 +1,13 @@
-"""One privacy budget for everything you release from a dataset, stored in a database and enforced there.
+"""One privacy budget for everything you release from your data, stored in a database that enforces it.
 
 - `Ledger`: the file or database; `TestLedger`: one for tests. `LedgerBudget`: a budget in it. Pass it as ``budget=``
   to `hush.table(...).sql`, `hush.privatize`, `hush.tune`, estimators and statistics.
-- `Status`: the state of a budget. `ChargePrice`: what a charge would cost. `Verification`: the result of
+- `Status`: the state of a budget. `ChargePrice`: the cost of a charge. `Verification`: the result of
   `Ledger.verify`. `Role`: what a person may do.
 - `OverBudget`, `NotAllowed`, `LedgerUnavailable`, `LedgerDamaged`: errors.
 
-Rooms: `storage` (the database, one transaction per row, a hash chain), `accounts` (budgets, blocks, shares, people),
-`history` (replay, verification, recomputation, the auditor's report).
+Sub-packages: `storage` (the database, one transaction per row, a hash chain), `accounts` (budgets, blocks, shares,
+people), `history` (replay, verification, recomputation, the auditor's report).
 
 How it works:
 
@@ -17,17 +17,18 @@ How it works:
   CHECK constraint is the cap: one of three rules has to accept all of it. `hush.accounting.budget` has the proof.
 - **What is known in advance costs less.** A first charge may take the whole cap, and a box that was declared with the
   budget costs what its composed privacy loss distribution says (`accounts/boxes.py`).
-- **Nothing is free.** A charge is reserved before the release and committed after it, so a crash never leaves a release
-  uncharged. A *sealed* question, whose answer leaves through the ledger only, continues with its reservation after a
-  crash. Other releases are not run twice.
+- **Reserve, then commit.** A charge is reserved before the release and committed after it, so a crash never leaves a
+  release uncharged. A *sealed* question, whose answer leaves through the ledger only, continues with its reservation
+  after a crash. Other releases are not run twice.
 - **One reservation, one run.** A process that works on a run holds its reservation (`accounts/lease.py`), so two copies
   of a folder cannot be continued side by side, nor from an older state. The first commit wins.
 - **A large run may cost too much under every rule, but not by its privacy loss distribution.** Then it is reserved as
-  one claim. That is valid because nothing of it was seen; no part of it is refunded.
-- **Durable without a queue.** A commit releases the lock, and the writer waits for the disk afterwards, so writers
+  one claim. That is valid because none of its output was seen; no part of it is refunded.
+- **Durable, without a queue.** A commit releases the lock, and the writer waits for the disk afterwards, so writers
   share the wait. Nothing is released before the row is on disk.
-- **Enforced by the database.** In PostgreSQL, a trigger (`storage/postgres.sql`) has the rules of `storage/sqlite.py`
-  again, against people who can write SQL. It cannot compute the cost of an event; `Ledger.verify` does.
+- **Enforced by the database.** In PostgreSQL, a trigger (`storage/postgres.sql`) repeats the rules of
+  `storage/sqlite.py`, because people may write SQL directly. It cannot compute the cost of an event; `Ledger.verify`
+  does.
 - **One file, one log.** SQLite finds its log by the file's name, so a file with two names would be two ledgers:
   `storage/ledger_file.py` refuses it. Backups take no charges, and signed heads (`history/anchors.py`) tell an older
   copy, or a rewritten chain, from the ledger.

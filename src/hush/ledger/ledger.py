@@ -19,6 +19,7 @@ from hush.ledger.accounts.boxes import kind_blocks
 from hush.ledger.accounts.cap import cap_from, cap_terms
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
+from hush.ledger.accounts.refusals import checked_text
 from hush.ledger.accounts.unit import named_unit
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -108,7 +109,7 @@ class Ledger:
             delta: The cap's delta; 0 by default.
             unit: The privacy unit: ``patient``, ``row``, ``patient-month``, or a `Unit`.
             relation: The neighbouring relation; add-or-remove by default.
-            fingerprint: A text that identifies the data, or a file that does by its content. Two budgets of a ledger
+            fingerprint: A text that identifies the data, or a file whose content does. Two budgets of a ledger
                 cannot have the same fingerprint.
             blocks: Names of disjoint parts of the data. Each unit is in one block, and each block has the whole budget.
             order: See `Cap`. It cannot be changed later.
@@ -120,6 +121,9 @@ class Ledger:
             block_column: The column of the table that holds each row's block: text, or the time column of a unit such
                 as (user, month), whose blocks are months (``2026-11``), years or days.
         """
+        checked_text("name", name, 200, "a short printable name")
+        if table is not None and not callable(getattr(table, "only", None)):
+            raise InvalidArgument("table", table, "a table, which hush.table(...) returns")
         person, stored = self.person, self._stored(name)
         if stored is None:
             if epsilon is None or unit is None:
@@ -225,7 +229,7 @@ class Ledger:
         Args:
             head: The hash of an earlier last row that you stored elsewhere. With it, rows removed from the end are
                 detected, too.
-            anchors: A file of anchors. With it, this is so for each of them; see `anchor`.
+            anchors: A file of anchors. It has the same effect for each anchor; see `anchor`.
             public_key: The public key of the anchors, which `new_key` returned.
         """
         from hush.ledger.history.verification import verify
@@ -268,7 +272,7 @@ class Ledger:
         return append
 
     def backup(self, file: str | Path) -> str:
-        """Write a backup to a new file, also while the ledger is in use. Return its head, which you should keep.
+        """Write a backup to a new file, even while the ledger is in use. Return its head, which you should keep.
 
         A backup can be read and verified, and takes no charges. `restore` makes a ledger from it. A copy of the file
         alone by other programs may lack the last charges.
@@ -288,14 +292,14 @@ class Ledger:
         public_key: str | None = None,
         force: bool = False,
     ) -> None:
-        """Write a ledger to a new file, from this one, which is a backup. A row of the new ledger says so.
+        """Restore a ledger from this backup to a new file. A row of the new ledger records this.
 
         Args:
             file: The new file.
             head: The head of the ledger when it was lost. It shows that nothing was charged after the backup.
             anchors: The ledger's anchors, which show the same.
             public_key: The public key of the anchors.
-            force: Go on without that. What was charged after the backup is forgotten, and could be spent again.
+            force: Restore without this evidence. Charges made after the backup are lost, and could be spent again.
         """
         from hush.ledger.history.anchors import last_head
         from hush.ledger.history.restoring import restore
@@ -345,7 +349,7 @@ class Ledger:
             if self.for_tests and not was_for_tests:
                 raise InvalidArgument("url", "...", "a ledger for tests", "This one has budgets that protect people")
             if is_new and was_for_tests and not self.for_tests:
-                raise InvalidArgument("url", "...", "a ledger for real data", "This one is for tests, for ever")
+                raise InvalidArgument("url", "...", "a ledger for real data", "This one is permanently for tests")
 
     def _create(
         self,
@@ -356,8 +360,6 @@ class Ledger:
         fingerprint: str | None,
         blocks: Sequence[str] | None,
     ) -> None:
-        if not str(name).strip() or not str(name).isprintable() or len(name) > 200:
-            raise InvalidArgument("name", name, "a short printable name")
         names = [""] if blocks is None else check_blocks(blocks, cap)
         terms = {**cap_terms(cap, unit), "in_blocks": blocks is not None}
         details = json.dumps({**terms, "for_tests": True} if self.for_tests else terms)
@@ -399,8 +401,8 @@ class Ledger:
 class TestLedger(Ledger):
     """A ledger for tests: its budgets take releases with predictable noise, from a `hush.randomness.TestSource`.
 
-    Its budgets are marked for ever, in rows that cannot be changed, and their guarantees begin with "NOT PRIVATE". The
-    budgets of other ledgers refuse such releases, and no ledger has budgets of both kinds.
+    Its budgets are marked permanently, in rows that cannot be changed, and their guarantees begin with "NOT PRIVATE".
+    The budgets of other ledgers refuse such releases, and no ledger has budgets of both kinds.
 
     >>> from hush import statistics
     >>> from hush.randomness import TestSource
@@ -415,7 +417,7 @@ class TestLedger(Ledger):
     for_tests = True
 
     def __init__(self, url: str | None = None, *, token: str | None = None, identity: Identity | None = None) -> None:
-        """Open a ledger for tests, or create it; without ``url``, in a folder that goes when it is closed."""
+        """Open a ledger for tests, or create it; without ``url``, in a folder that is removed when it is closed."""
         self._folder = None
         if url is None:
             self._folder = tempfile.TemporaryDirectory(prefix="hush-test-ledger-", ignore_cleanup_errors=True)
@@ -443,10 +445,12 @@ def _store(url: str) -> Store:
 
 
 def _fingerprint(data: str | Path | None) -> str | None:
-    if data is None or isinstance(data, str):
+    if data is None:
         return data
-    digest = hashlib.sha256()
-    with data.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
+    if isinstance(data, str):
+        return checked_text("fingerprint", data, 500)
+    try:
+        with data.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except (OSError, AttributeError):
+        raise InvalidArgument("fingerprint", str(data), "a text, or the path of a file that can be read") from None

@@ -1,8 +1,8 @@
-"""Mechanisms: private answers from data, each with its event, its guarantee and its accuracy.
+"""Mechanisms: private answers from data, each with an event, a guarantee and an accuracy.
 
 A mechanism is a frozen dataclass of public numbers. Data are arguments of ``release``, which returns a `Release`: the
 value, its `hush.guarantee.Guarantee`, and the mechanism. The guarantee and the accounting event are known before any
-data are read. Data never raise an exception: NaN, infinity and unusable records count as fixed values.
+data are read. Data never cause an exception: NaN, infinity and unusable records count as fixed values.
 
 >>> from hush.mechanisms import Laplace
 >>> release = Laplace(epsilon=0.5, sensitivity=1.0).release(412.0)  # a count, with noise
@@ -24,7 +24,7 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
 - `Sensitivity` of standard queries: counts, histograms, sums, means, variances, quantiles, sums of vectors.
 - `Monotone`: the sensitivity of scores that all move in the same direction.
 
-`mechanism` defines the contract, `Mechanism`. To add a mechanism, write a subclass, a row in
+`mechanism` defines the interface, `Mechanism`. To add a mechanism, write a subclass, a row in
 ``tests/mechanism_tables.py``, which enrols it in the contract tests, and a pair of neighbours and a broken twin in
 ``tests/black_box``.
 """

@@ -1,6 +1,6 @@
-"""What all additive noise has in common: values of a public size, accuracy, and the grid.
+"""The common part of all additive noise: values of a public size, accuracy, and the grid.
 
-value     numbers, whatever they are: NaN counts as 0, infinity as the largest number
+value     any numbers: NaN counts as 0, infinity as the largest number
 grid      rounded to multiples of a power of two, which adds at most one step to the sensitivity
 noise     an exact integer sampler, whose scale covers the sensitivity and that step
 release   value plus noise, in integers, times the grid's spacing
@@ -97,7 +97,7 @@ def contributions_moved(relation: Relation) -> int:
     """Return 2 under replacement, else 1.
 
     An event states the noise relative to one record's contribution. A replacement moves the value by up to two
-    contributions, which is what the mechanism's sensitivity says already.
+    contributions, which the mechanism's sensitivity already includes.
     """
     return 2 if relation is Relation.REPLACE else 1
 

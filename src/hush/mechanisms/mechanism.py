@@ -1,4 +1,4 @@
-"""The contract of all mechanisms: public configuration in, releases with an event and a guarantee out.
+"""The interface of all mechanisms: public configuration in, releases with an event and a guarantee out.
 
 configure   a frozen dataclass of public numbers, checked when it is built (`Mechanism._prepare`)
 describe    its guarantee (`Mechanism._promise`) and its accounting event (`Mechanism._describe`), known in advance
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from hush.accounting import ComposedEvent, Event, events
 from hush.accounting.budget import Budget
+from hush.accounting.receipts import check_budget
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
 from hush.mechanisms.charge import charged
@@ -24,7 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SensitivityType(Enum):
-    """Which quantity must be bounded between neighbouring datasets for a mechanism's guarantee to hold.
+    """The quantity that must be bounded between neighbouring datasets for a mechanism's guarantee to hold.
 
     >>> from hush.mechanisms import Gaussian
     >>> Gaussian.sensitivity_type.name
@@ -55,7 +56,7 @@ class Release(Generic[T_co]):
 
     Attributes:
         value: The private result.
-        guarantee: What releasing it costs.
+        guarantee: The guarantee of the release.
         mechanism: The mechanism, with its public configuration.
     """
 
@@ -65,13 +66,15 @@ class Release(Generic[T_co]):
 
     @property
     def event(self) -> Event:
-        """The event for an accountant: what was run, and the assumptions that its guarantee rests on."""
+        """The event for an accountant, with the assumptions of its guarantee."""
         return self.mechanism.qualified(self.guarantee.assumptions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Base class of all mechanisms: a value, configured with public numbers only. Data are arguments of `release`.
+    """Base class of all mechanisms: immutable values, configured with public numbers only.
+
+    Data are arguments of `release`.
 
     A subclass implements `_prepare`, `_promise` and `_describe`, and a ``release`` method.
 
@@ -82,10 +85,10 @@ class Mechanism(ABC):
     0.5
 
     Attributes:
-        relation: How neighbouring datasets differ. The sensitivity is meant under this relation.
-        unit: What is protected.
+        relation: How neighbouring datasets differ. The sensitivity refers to this relation.
+        unit: The privacy unit.
         budget: Every release is charged to it, such as ``hush.Ledger(...).budget(...)``, before noise is drawn; a
-            session is charged when it starts. None charges nothing.
+            session is charged when it starts. With None, nothing is charged.
         event: The event of one release, for an accountant of the same relation.
     """
 
@@ -109,8 +112,7 @@ class Mechanism(ABC):
         """Check the common arguments, let the subclass check its own, and store guarantee and event."""
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
-        if self.budget is not None and not callable(getattr(self.budget, "reserve", None)):
-            raise InvalidArgument("budget", self.budget, "a budget", "Pass hush.Ledger(...).budget(...), for example")
+        check_budget(self.budget)
         if self.sensitivity_type in _BY_RECORD and self.unit.group_size > 1:
             raise InvalidArgument(
                 "unit",

@@ -1,4 +1,4 @@
-"""Noise on real numbers, on a grid: Laplace, Gaussian and the staircase. `GridNoise` says how it is added."""
+"""Noise on real numbers, on a grid: Laplace, Gaussian and staircase. `GridNoise` explains how it is added."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _STEPS = 1 << 30  # k above
 
 @dataclass(frozen=True, kw_only=True)
 class Piecewise(Mechanism):
-    r"""Each person reports a number whose average is their own value, and which is more likely to be near it.
+    r"""Each person reports a random number that is likely to be near their value and equals it on average.
 
     The bounds are mapped to the integers -n, ..., n, and a report is one of -k, ..., k with k = 2^30. Each of the
     w = 2 (k - n) + 1 integers around the person's own is e^epsilon times as likely as every other. The average report
@@ -160,7 +160,7 @@ class Piecewise(Mechanism):
 
     @quiet_numpy
     def squares(self, reports: Any) -> NDArray[np.float64]:
-        """Return unbiased estimates of each person's squared value, with the noise's share of the square removed."""
+        """Return unbiased estimates of each person's squared value, with the noise's contribution removed."""
         units = (np.asarray(reports, dtype=np.float64) - self._middle) / self._half
         # For a value u, in these units, the mean square of a report is inflation u^2 + spread.
         unit_squares = (units**2 - self._spread) / self._inflation

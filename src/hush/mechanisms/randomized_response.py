@@ -1,7 +1,7 @@
 """The local model: each person randomises their own record before anyone collects it.
 
 No trusted party ever holds the raw records, so the guarantee holds against the collector, too. The relation is
-replacement: whether a person takes part is visible, what they answered is not. `estimate` turns the collected reports
+replacement: whether a person takes part is visible, but not what they answered. `estimate` turns the collected reports
 into unbiased counts.
 """
 
@@ -237,7 +237,7 @@ def _check_num_values(num_values: int, maximum: int) -> None:
 
 
 def check_replaced(relation: Relation) -> None:
-    """Refuse any relation but replacement, the one of the local model."""
+    """Refuse any relation except replacement, because this is the local model."""
     if relation is not Relation.REPLACE:
         raise InvalidArgument(
             "relation", relation.value, "replace", "The collector sees who takes part, but not what they answered"

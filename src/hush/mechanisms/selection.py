@@ -273,7 +273,7 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
 class OneShotTopK(_ScoredChoice):
     """Add Laplace noise of scale 2 k sensitivity / epsilon once and return the indices of the k largest, in order.
 
-    For pure epsilon. If you can afford a delta, `IteratedTopK` needs less noise once k exceeds a handful.
+    Use it for pure epsilon. If you can afford a delta, `IteratedTopK` needs less noise once k exceeds a handful.
 
     >>> from hush.randomness import TestSource
     >>> OneShotTopK(epsilon=100.0, k=2).release([1.0, 9.0, 5.0], TestSource(1)).value
@@ -312,7 +312,7 @@ class OneShotTopK(_ScoredChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class IteratedTopK(_ScoredChoice):
-    """The exponential mechanism k times, each time without the candidates already chosen.
+    """Apply the exponential mechanism k times, each time without the candidates already chosen.
 
     The implementation adds Gumbel noise once and takes the k largest in order, which has the same distribution.
     ``epsilon`` and ``delta`` are for all k choices together.

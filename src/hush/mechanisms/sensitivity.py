@@ -22,7 +22,9 @@ from hush.numerics import check_bounds
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The largest change of a query between neighbours, in three norms. The class methods know standard queries.
+    """The largest change of a query between neighbours, in three norms.
+
+    The class methods return the sensitivity of standard queries.
 
     >>> Sensitivity.counts(4)
     Sensitivity(l1=4.0, l2=2.0, linf=1.0, relation=<Relation.ADD_OR_REMOVE: 'add-or-remove'>)
@@ -62,21 +64,21 @@ class Sensitivity:
 
     @classmethod
     def counts(cls, num_counts: int, relation: Relation = Relation.ADD_OR_REMOVE) -> Sensitivity:
-        """Return that of the numbers of records with each of several properties; one record may have all of them."""
+        """Return the sensitivity of the numbers of records with each of several properties. One record may have all."""
         # Each of the m counts moves by at most 1: ||(1, ..., 1)||_p = m^(1/p).
         size = check_count("num_counts", num_counts)
         return cls(float(size), math.sqrt(size), 1.0, _checked(relation))
 
     @classmethod
     def histogram(cls, relation: Relation = Relation.ADD_OR_REMOVE) -> Sensitivity:
-        """Return that of the numbers of records in the bins of a histogram; a record falls into at most one bin."""
+        """Return the sensitivity of a histogram's counts; a record falls into at most one bin."""
         # A replaced record may leave one bin and enter another. A record that is zeroed out is in no bin.
         moved = 2 if _checked(relation) is Relation.REPLACE else 1
         return cls(float(moved), math.sqrt(moved), 1.0, relation)
 
     @classmethod
     def sum(cls, *, bounds: tuple[float, float], relation: Relation = Relation.ADD_OR_REMOVE) -> Sensitivity:
-        """Return that of the sum of values within bounds, in exact arithmetic.
+        """Return the sensitivity of the sum of values within bounds, in exact arithmetic.
 
         Sums of floats are rounded and can move further. `VectorMeanL1` avoids that: it sums integers on a grid.
 
@@ -92,7 +94,7 @@ class Sensitivity:
     def mean(
         cls, *, bounds: tuple[float, float], num_records: int, relation: Relation = Relation.ADD_OR_REMOVE
     ) -> Sensitivity:
-        """Return that of the mean of a public number of values within bounds."""
+        """Return the sensitivity of the mean of a public number of values within bounds."""
         width = _width(check_bounds(bounds), relation)
         size = _public_number(num_records, relation, "mean")
         # |x_1 - x_1'| / n. The n is the same in both datasets, since it is public.
@@ -102,7 +104,7 @@ class Sensitivity:
     def variance(
         cls, *, bounds: tuple[float, float], num_records: int, relation: Relation = Relation.ADD_OR_REMOVE
     ) -> Sensitivity:
-        """Return that of the variance (divided by n) of a public number of values within bounds."""
+        """Return the sensitivity of the variance (divided by n) of a public number of values within bounds."""
         width = _width(check_bounds(bounds), relation)
         size = _public_number(num_records, relation, "variance")
         # Replacing x_1 by x_1' moves the variance by at most width^2 (n - 1) / n^2, from a point mass at one end.
@@ -110,7 +112,7 @@ class Sensitivity:
 
     @classmethod
     def quantile(cls, *, bounds: tuple[float, float], relation: Relation = Relation.ADD_OR_REMOVE) -> Sensitivity:
-        """Return that of a quantile of values within bounds, such as the median or the maximum.
+        """Return the sensitivity of a quantile of values within bounds, such as the median or the maximum.
 
         One record can move it across the bounds.
         """
@@ -122,7 +124,7 @@ class Sensitivity:
     def vector_sum(
         cls, *, clip_norm: float, dimension: int, order: int = 2, relation: Relation = Relation.ADD_OR_REMOVE
     ) -> Sensitivity:
-        """Return that of the sum of vectors that are clipped in L2 norm, or, with ``order=1``, in L1 norm.
+        """Return the sensitivity of the sum of vectors clipped in L2 norm, or, with ``order=1``, in L1 norm.
 
         >>> Sensitivity.vector_sum(clip_norm=1.0, dimension=16).l1
         4.0

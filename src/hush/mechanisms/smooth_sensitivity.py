@@ -166,7 +166,7 @@ class _Smooth(Mechanism):
 class SmoothCauchy(_Smooth):
     """Cauchy noise of scale 6 S / epsilon, for an (epsilon / 6)-smooth bound S.
 
-    The guarantee is pure; the price is heavy tails.
+    The guarantee is pure, at the price of heavy tails.
 
     >>> from hush.randomness import TestSource
     >>> mechanism = SmoothCauchy(epsilon=1.0, bounds=(0, 100), relation=Relation.REPLACE)

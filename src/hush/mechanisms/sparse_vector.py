@@ -7,7 +7,7 @@
 
 This is the correct algorithm, where each of the three noises has its share of epsilon. Published variants that are not
 private (Lyu, Su & Li 2017, Algorithms 3 to 6) do not scale the queries' noise, add none, or release the noisy value
-that was compared. The tests break each of them.
+that was compared. The tests show an attack on each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hush.randomness import Grid, RandomSource, discrete_laplace, source_or_defa
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold(Mechanism):
-    """Say for each query whether its value is above a threshold, until ``count`` of them have been.
+    """Say for each query whether its value is above a threshold, until ``count`` queries have been above.
 
     `start` opens a session. The session as a whole costs epsilon, however many queries you ask. Queries may depend on
     earlier answers.
@@ -103,7 +103,7 @@ class AboveThreshold(Mechanism):
         return ThresholdSession(self, threshold, source_or_default(source))
 
     def accuracy(self, num_queries: int, confidence: float = 0.95) -> float:
-        """Return a margin. With this confidence, every value further from the threshold is answered correctly."""
+        """Return a margin: with this confidence, every value further from the threshold is answered correctly."""
         share = (1 - check_confidence("confidence", confidence)) / (check_count("num_queries", num_queries) + 1)
         # P(|k| >= m) <= 2 / (1 + e^(-1/t)) e^(-m / t) <= 2 e^(-m / t) for each of the noises.
         threshold, query, _ = self._scales

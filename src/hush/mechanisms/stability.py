@@ -1,12 +1,12 @@
-"""Releases that first test, privately, whether the data are stable enough.
+"""Mechanisms that first test, privately, whether the data are stable enough for a release.
 
-Most datasets are far from those where a statistic is unstable. Three mechanisms use that without revealing it:
+Most datasets are far from any dataset on which a statistic is unstable. Three mechanisms exploit this privately:
 
 - `ProposeTestRelease` proposes a bound on the local sensitivity and tests that the data are far from exceeding it.
 - `StableValue` tests that many records would have to change before the value does, and releases it without noise.
 - `NoisyLocalSensitivity` releases a noisy upper bound on the local sensitivity and scales the noise to it.
 
-A refusal is an answer like any other: it is covered by the guarantee and costs the same.
+A refusal is also an answer: it is covered by the guarantee and costs the same.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Tested(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class ProposeTestRelease(_Tested):
-    """Propose a bound on the local sensitivity, test that the data are far from exceeding it, release with its noise.
+    """Propose a bound on the local sensitivity, test that the data are far from exceeding it, and add noise for it.
 
     Half of epsilon pays for the test and half for the release.
 
@@ -252,7 +252,7 @@ class NoisyLocalSensitivity(Mechanism):
         return self._released((second.release(exact, random_source).value, bound), random_source)
 
     def accuracy(self, bound: float, confidence: float = 0.95) -> float:
-        """Return a bound on the error, which a value released with this ``bound`` meets with this confidence."""
+        """Return a bound on the error of a value released with this ``bound``, which holds with this confidence."""
         return Laplace(epsilon=self.epsilon / 2, sensitivity=bound).accuracy(confidence)
 
 

@@ -4,7 +4,7 @@
     results   of your function on each block, cleaned: one record changes at most one of them
     release   a private aggregate of the results: their mean, median or most common value
 
-The function is a black box. It may fail on some blocks, and it needs no proof of its own.
+The function is a black box: it may fail on some blocks, and needs no privacy proof.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hush.randomness import RandomSource, source_or_default, uniform_below
 
 
 class Aggregator(Protocol):
-    """Turns the results of ``num_blocks`` blocks, one of which a record can change, into a private result."""
+    """Turns the results of ``num_blocks`` blocks into a private result. One record can change one of them."""
 
     def mechanism(self, num_blocks: int) -> Mechanism:
         """Return the mechanism that protects one of the results."""
@@ -165,7 +165,7 @@ class SubsampleAggregate(Mechanism):
 
     The function takes a block of records and returns a number (or, for `most_common`, any value). If it raises or
     returns something unusable, the block counts with a fixed value. Its running time is not hidden. The class methods
-    `mean`, `median` and `most_common` say how the results are aggregated.
+    `mean`, `median` and `most_common` choose how the results are aggregated.
 
     >>> from hush.randomness import TestSource
     >>> mechanism = SubsampleAggregate.median(np.mean, num_blocks=50, epsilon=2.0, bounds=(0, 100))
@@ -209,7 +209,7 @@ class SubsampleAggregate(Mechanism):
             epsilon: The epsilon of the aggregate.
             bounds: Public bounds, to which results are clamped.
             relation: How neighbouring datasets differ.
-            unit: What is protected.
+            unit: The privacy unit.
         """
         rule = MeanOfResults(epsilon=epsilon, bounds=bounds)
         return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
@@ -229,13 +229,13 @@ class SubsampleAggregate(Mechanism):
         """Aggregate by the median, by smooth sensitivity: with a delta, the noise has light tails.
 
         Args:
-            function: Takes a block of records and returns a number. The median is robust where it fails.
+            function: Takes a block of records and returns a number. The median tolerates blocks on which it fails.
             num_blocks: The number of blocks.
             epsilon: The epsilon of the aggregate.
             bounds: Public bounds, to which results are clamped.
             delta: The delta of the aggregate: 0 for the noise of `SmoothCauchy`, more for that of `SmoothLaplace`.
             relation: How neighbouring datasets differ.
-            unit: What is protected.
+            unit: The privacy unit.
         """
         rule = MedianOfResults(epsilon=epsilon, bounds=bounds, delta=delta)
         return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)
@@ -259,7 +259,7 @@ class SubsampleAggregate(Mechanism):
             epsilon: The epsilon of the aggregate.
             values: The possible results. Others are not counted.
             relation: How neighbouring datasets differ.
-            unit: What is protected.
+            unit: The privacy unit.
         """
         rule = MostCommonResult(epsilon=epsilon, values=values)
         return cls(function=function, num_blocks=num_blocks, aggregator=rule, relation=relation, unit=unit)

@@ -5,16 +5,16 @@ uniform variable, and it knows a bound on its error. If rounding, or the bits no
 (one draw in a million, or rarer), `resolution` decides it with exact arithmetic and further bits. So the distribution
 is exact, at the speed of NumPy.
 
-**Floors instead of roundings.** Noise on real numbers is the floor of a continuous variable, on a grid whose spacing
-is a power of two (`Grid`). The release is then a function of the textbook mechanism's output, in any dimension, so the
-textbook theorem applies as it stands. The value itself is rounded to the grid before, which counts as sensitivity.
+**Floors instead of roundings.** Noise on real numbers is the floor of a continuous variable, on a grid whose spacing is
+a power of two (`Grid`). The release is then a function of the textbook mechanism's output, in any dimension, so the
+textbook theorem applies unchanged. The value itself is rounded to the grid first, which adds to the sensitivity.
 
 **Running times** depend on the public configuration, on rejected proposals and on how often exact arithmetic is
 needed, never on the released value.
 
 Sources of random bits:
 
-- `RandomSource`: the contract. Every function of hush that draws noise takes one as ``source``.
+- `RandomSource`: the interface. Every function of hush that draws noise takes one as ``source``.
 - `SystemSource`: ChaCha20 under keys from the operating system; `system_source` returns this process's own.
 - `KeyedSource`: a function of a secret key and a number, for computations that must be resumed.
 - `TestSource`: repeatable, for tests. Every guarantee made with it says so.
@@ -27,7 +27,7 @@ Samplers, on which the mechanisms of hush are built (not part of the public inte
   with real-valued `Noise`.
 - `standard_normal`: bulk Gaussian noise in single precision, for training. It is not exact.
 
-Randomness that protects nobody, such as that of a bootstrap, is an ``rng``: `public_generator` takes a seed or a NumPy
+Randomness that protects no one, such as that of a bootstrap, is an ``rng``: `public_generator` takes a seed or a NumPy
 generator.
 
 In reading order: `source`, `resolution`, `exact_samplers`, `grid`, `choice`, `ranking`, `bulk_noise`.

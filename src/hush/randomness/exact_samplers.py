@@ -17,7 +17,7 @@ The first 64 bits of each uniform variable decide in floating point, unless the 
 one. Then `resolution` decides exactly, with more bits.
 
 *Running time.* How often a proposal is rejected does not depend on the one that is finally accepted, so the running
-time says nothing about the noise, with one exception. An exact decision takes a tenth of a millisecond longer, and
+time reveals nothing about the noise, with one exception. An exact decision takes a tenth of a millisecond longer, and
 noise beyond 14 times the scale (one draw in two million) always needs one.
 
 References: Canonne, Kamath & Steinke 2020 (the discrete distributions, rejection from Laplace); Karney 2016 (bits drawn
@@ -90,7 +90,7 @@ class _NoiseLaw(Enum):
 
 
 class _Form(Enum):
-    """How noise is an integer: its distribution is discrete, or it is the floor of a real variable."""
+    """The way in which noise is an integer: its distribution is discrete, or it is the floor of a real variable."""
 
     DISCRETE = auto()
     FLOORED = auto()

@@ -47,16 +47,16 @@ class Grid:
     def integers(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the nearest multiples, as integers k in floats that stand for k * spacing.
 
-        Dividing by a power of two is exact. NaN becomes 0 and infinity the largest number, because the data must not
-        decide whether there is an answer. Rounding moves each value by at most half the spacing, so the difference of
-        two values grows by at most one spacing.
+        Dividing by a power of two is exact. NaN becomes 0 and infinity the largest number, because data must not decide
+        whether there is an answer. Rounding moves each value by at most half the spacing, so the difference of two
+        values grows by at most one spacing.
         """
         finite = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
         limit = min(_MAX_INTEGER * self.spacing, 1e300)
         return np.rint(np.clip(finite, -limit, limit) / self.spacing)
 
     def integer(self, value: float) -> float:
-        """Return what `integers` returns, for one number and without NumPy's overhead."""
+        """Do the same as `integers` for one number, without NumPy's overhead."""
         limit = min(_MAX_INTEGER * self.spacing, 1e300)
         return 0.0 if value != value else float(round(min(max(value, -limit), limit) / self.spacing))
 

@@ -1,7 +1,7 @@
-"""Randomness that protects nobody: which scores are resampled, which examples a shadow model sees.
+"""Randomness that protects no one, such as resampling scores or choosing the examples of a shadow model.
 
-It need not be secret, only repeatable, so NumPy's generators serve. Arguments for it are called ``rng``, as in NumPy.
-Noise never comes from here: it comes from a `hush.randomness.RandomSource`, which arguments call ``source``.
+It need not be secret, only repeatable, so NumPy's generators suffice. Arguments for it are called ``rng``, as in NumPy.
+Noise never comes from here: it comes from a `hush.randomness.RandomSource`, passed as ``source``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hush.errors import check_count
 
 
 def public_generator(rng: Any) -> np.random.Generator:
-    """Return the generator itself, or a new one for a seed.
+    """Return a generator as it is, or create one from a seed.
 
     >>> import numpy as np
     >>> public_generator(7).integers(10, size=3).tolist() == np.random.default_rng(7).integers(10, size=3).tolist()
@@ -25,5 +25,5 @@ def public_generator(rng: Any) -> np.random.Generator:
     """
     if isinstance(rng, np.random.Generator):
         return rng
-    # No default: randomness that nobody chose cannot be repeated.
+    # No default: only randomness that the caller chose can be repeated.
     return np.random.default_rng(check_count("rng", rng, "Or pass a numpy.random.Generator", minimum=0))

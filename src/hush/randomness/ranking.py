@@ -1,4 +1,4 @@
-"""The best of many candidates under real-valued noise, ordered exactly.
+"""Finds the best of many candidates under real-valued noise, ordered exactly.
 
 Report-noisy-max and the exponential mechanism (by Gumbel noise) need the order of *real* keys; rounding the keys would
 create ties and change the distribution. Here no key is ever rounded:
@@ -174,7 +174,7 @@ class _Candidates:
         if len(self.keys) <= count:
             return self
         low = self.keys - self.errors
-        # The ``count``-th largest lower end: whoever cannot reach it is beaten by ``count`` others.
+        # The ``count``-th largest lower end: a candidate that cannot reach it is beaten by ``count`` others.
         limit = low.max() if count == 1 else np.partition(low, len(low) - count)[len(low) - count]
         possible = np.flatnonzero(self.keys + self.errors >= limit)
         return _Candidates(self.indices[possible], self.words[possible], self.keys[possible], self.errors[possible])

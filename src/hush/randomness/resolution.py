@@ -28,7 +28,7 @@ class Uniform:
     Attributes:
         source: The random bits.
         bits: The bits drawn so far, as an integer.
-        num_bits: How many they are.
+        num_bits: The number of bits drawn so far.
     """
 
     source: RandomSource

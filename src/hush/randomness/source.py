@@ -2,12 +2,12 @@
 
 Words are read from a buffer of keystream. When the buffer is used up, a new key comes from the operating system. So no
 key outlives 32 KiB of small draws or one bulk draw, and there is no stream to rewind. Three things could still make a
-source repeat itself, which would reveal the noise:
+source repeat itself and so reveal the noise:
 
 - *fork*: the child process would inherit the buffer and the key. A fork hook drops both in the child. For a fork that
   runs no Python hooks, every draw compares process ids.
 - *pickle and copy*: a copy of a system source is a new source with a new key. A test source refuses to be copied.
-- *threads*: a lock gives each draw a part of the stream that no other draw gets.
+- *threads*: a lock ensures that no two draws get the same part of the stream.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 Words = NDArray[np.uint64]
 
 TEST_RANDOMNESS = "test randomness"
-"""What a guarantee assumes that was made with a `TestSource`. It protects nobody."""
+"""The assumption of guarantees made with a `TestSource`. They protect no one."""
 
 _BUFFER = 1 << 15  # bytes
 _ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself
@@ -42,10 +42,10 @@ def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
 
 
 class RandomSource(ABC):
-    """A stream of uniform random bits, each of which is given out once.
+    """A stream of uniform random bits. Each bit is used only once.
 
     Pass one as ``source`` to anything in hush that draws noise. You rarely need to: without it, hush uses
-    `system_source`. A subclass of your own works, too, but guarantees made with it say "unverified randomness".
+    `system_source`. You can write your own subclass, but guarantees made with it say "unverified randomness".
 
     >>> source = TestSource(seed=1)
     >>> source.words(2).dtype, 0 <= source.word() < 2**64
@@ -101,6 +101,7 @@ class RandomSource(ABC):
         target[:ready] = memoryview(self._buffer)[self._position : self._position + ready]
         self._position += ready
         rest = target[ready:]
+        # Larger draws bypass the buffer, and are written straight to their target.
         if 0 < len(rest) < _BUFFER:
             # The old buffer is replaced once the new one is full. An interrupt in between must not leave zeros behind.
             fresh = bytearray(_BUFFER)
@@ -137,6 +138,7 @@ class SystemSource(RandomSource):
     """
 
     def _stream(self, count: int) -> CipherContext:
+        # A fresh key for every buffer: a key that leaks reveals 32 KiB, or one bulk draw.
         return chacha20(os.urandom(32))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -149,7 +151,7 @@ class SystemSource(RandomSource):
 
 
 class TestSource(RandomSource):
-    """The same bits for the same seed, for tests only. Every guarantee made with it says "test randomness".
+    """Returns the same bits for the same seed; for tests only. Every guarantee made with it says "test randomness".
 
     Anyone who knows the seed can subtract the noise. A test source cannot be pickled or copied, and it stops working
     in a forked process, where it would repeat itself. Give each process its own seed, or `spawn` sources.
@@ -171,6 +173,7 @@ class TestSource(RandomSource):
         if isinstance(seed, bool):
             raise InvalidArgument("seed", seed, "an integer or text")
         kind = "text" if isinstance(seed, str) else "integer"
+        # The kind is hashed, too, because 1 and "1" are different seeds.
         self._key = hashlib.sha256(f"hush test randomness {kind} {seed}".encode()).digest()
         self._keystream = chacha20(self._key)
         self._dead = False
@@ -209,10 +212,11 @@ class TestSource(RandomSource):
 
 
 class KeyedSource(RandomSource):
-    """The bits that follow from a secret key and a public number, always the same.
+    """Derives bits from a secret key and a public number, always the same ones.
 
-    It is for computations that must be resumed exactly: the noise of a training step is a function of (key, step).
-    Using one number for two purposes would repeat the noise. Only count upwards, unless you redo the very same step.
+    Use it for computations that must be resumed exactly: the noise of a training step is a function of (key, step).
+    Using one number for two purposes would repeat the noise. Never go back to an earlier number, except to repeat
+    exactly the same step.
 
     >>> key = bytes(range(32))
     >>> KeyedSource(key, 5).word() == KeyedSource(key, 5).word() != KeyedSource(key, 6).word()
@@ -255,7 +259,7 @@ _system = SystemSource()
 
 
 def system_source() -> RandomSource:
-    """Return this process's own source, the default of everything that draws noise.
+    """Return this process's own source, the default for everything that draws noise.
 
     >>> system_source() is system_source()
     True
@@ -266,8 +270,9 @@ def system_source() -> RandomSource:
 def assumptions_of(source: RandomSource) -> tuple[str, ...]:
     """Return the assumptions that a guarantee made with this source must state.
 
-    The class decides, not an attribute, so no instance can hide that it is meant for tests.
+    This depends on the class, not on an attribute, so no instance can hide that it is meant for tests.
     """
+    # A subclass could return anything, so only the exact class is trusted.
     if type(source) is SystemSource:
         return ()
     if isinstance(source, TestSource):

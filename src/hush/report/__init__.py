@@ -5,11 +5,11 @@
 - `publishable`: remove everything that is not private from a page.
 
 A page loads nothing, has no script, and can be read offline, on a phone, on paper and by a screen reader. Figures that
-the guarantee does not cover stand between marks, in dashed frames; `publishable` removes them. What the record does not
-declare private or public counts as not private.
+the guarantee does not cover stand between marks, in dashed frames; `publishable` removes them. Anything that the record
+declares neither private nor public counts as not private.
 
-Rooms: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section). ``page_parts``
-shares the building blocks with the pages of other packages of hush. Only the standard library is used.
+Sub-packages: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section).
+``page_parts`` shares the building blocks with the pages of other packages of hush. Only the standard library is used.
 """
 
 from hush.report.page import render as render

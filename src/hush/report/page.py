@@ -38,7 +38,7 @@ _SECTIONS: Final[tuple[Callable[[Mapping[str, Any]], Section | None], ...]] = (
 def render(record: Mapping[str, Any]) -> str:
     """Return the report on a run as one self-contained HTML page: no script, no font, no network.
 
-    Every part of the record is optional. If a part is missing, its section is left out or says so. Figures measured on
+    Every part of the record is optional. If a part is missing, its section is omitted or says so. Figures measured on
     private records are framed as not private, unless the record says that the test data are public, or that the figure
     was measured privately (``record["private"]``, a list of parts, or the part's own ``private``). `publishable`
     removes what is framed.

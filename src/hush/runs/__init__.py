@@ -1,6 +1,6 @@
 """Runs: from a file of personal data to a private model, its guarantee and a report, in one folder.
 
-- `Settings` says what to do. `train` does it in a new folder; `resume` continues after Ctrl-C or a crash.
+- `Settings` describes a run. `train` carries it out in a new folder; `resume` continues it after Ctrl-C or a crash.
 - `tune` searches for hyper-parameters, and accounts for the search.
 - `audit` attacks a finished run, and adds the result to its report.
 - `load` rebuilds the model of a finished run, a `Trained`.
@@ -8,9 +8,9 @@
 
 How a run goes, and the module of each stage:
 
-1. ``settings``: what was asked for. Each field is an option, declared once (``options``).
+1. ``settings``: the requested settings. Each field is an option, declared once (``options``).
 2. ``dataset``: the data are read, what is not declared is learned privately, and some units are held out.
-3. ``draft``: what follows from settings and public numbers: defaults, and the `hush.training.TrainingPlan`.
+3. ``draft``: everything that follows from settings and public numbers: defaults, and the `hush.training.TrainingPlan`.
    ``run_plan``: a `RunPlan` fixes everything before the first step, and states what it costs; `hush plan` prints it.
    The guarantee is computed from the very plan object that draws the noise.
 4. ``networks`` builds the model; ``steps`` trains it, stores its state and measures it on the way (``figures``).
@@ -18,7 +18,7 @@ How a run goes, and the module of each stage:
 
 A finished folder holds model.safetensors and model.json (how to rebuild it), guarantee.json, metrics.jsonl,
 figures.json, report.html and run.json. Files named not-private must not be published. Until a run is finished, a
-sub-folder holds its secrets: with the keys, anyone can subtract the noise.
+sub-folder holds its secrets: anyone who has the keys can subtract the noise.
 
 The names load on first use, so that the command line can read `Settings` where torch is not installed.
 """

@@ -1,4 +1,4 @@
-"""An audit of a finished run: train the same way again with canaries, as often as time allows, and attack.
+"""An audit of a finished run: retrains with canaries as often as time allows, and attacks the models.
 
     read the data  ->  same plan  ->  for each model: coins, wrong labels, training  ->  scores  ->  bound
 
@@ -35,7 +35,7 @@ from hush.runs.dataset import plan_for, read_dataset
 from hush.runs.draft import learning_delta
 from hush.runs.folder import Folder, explained_errors
 from hush.runs.job import compute_features, device_named
-from hush.runs.networks import starting_network
+from hush.runs.networks import check_factory, starting_network
 from hush.runs.progress import Progress, Silence
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
@@ -52,14 +52,14 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class _Retraining:
-    """Everything that each model of the audit is trained from.
+    """The data and settings shared by all models of the audit.
 
     Attributes:
         plan: The plan of the run.
         data: The data of the run.
         features: The features of all rows that are trained on.
         unit_of_row: The unit of each row, numbered from 0.
-        device: Where to train.
+        device: The device to train on.
     """
 
     plan: RunPlan
@@ -75,7 +75,7 @@ class _Retraining:
 
     @property
     def num_units(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return int(self.unit_of_row.max()) + 1
 
 
@@ -86,6 +86,7 @@ def audit(
     confidence: float = 0.95,
     progress: Progress | None = None,
     source: RandomSource | None = None,
+    factory: str | None = None,
 ) -> AuditResult:
     """Attack a finished run, and write the result into its folder and its report.
 
@@ -101,7 +102,9 @@ def audit(
         seconds: How long to train.
         confidence: The confidence of the bound.
         progress: Follows the audit; without it, nothing is shown.
-        source: Where keys and coins come from; for tests, a TestSource.
+        source: The source of keys and coins; a TestSource in tests.
+        factory: For a model of your own, MODULE:FACTORY, as passed to ``--model``. It is imported and called; a folder
+            that names another one is refused.
 
     Returns:
         The bound; ``epsilon_at_best`` in its details is the largest bound that so many canaries could have shown.
@@ -111,7 +114,7 @@ def audit(
 
     Assumes:
         The data are those that the run was made from (the caller's duty; the audit is of the procedure on the data as
-        they are). A model of your own is rebuilt by its factory, which is run (the caller's duty to trust it).
+        they are).
 
     References:
         Steinke, Nasr & Jagielski 2023 (canaries by coins, the bound); Carlini et al. 2022 (scores: log-odds of the
@@ -123,7 +126,8 @@ def audit(
         raise InvalidArgument("run", str(path), "the folder of a finished run")
     progress, coins = progress or Silence(), source_or_default(source)
     claim = Guarantee.from_json((folder.path / "guarantee.json").read_text(encoding="utf-8"))
-    settings = Settings.from_json(folder.read_json("run.json")["settings"])
+    settings = Settings.from_json(folder.read_object("run.json").get("settings"))
+    check_factory(settings.model, factory)
     retraining = _prepare_retraining(settings, coins, progress)
     scores, included = _train_models(retraining, seconds, coins, progress)
     result = audit_label_canaries(

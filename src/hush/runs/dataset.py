@@ -33,11 +33,11 @@ def read_dataset(
     """Read the data, learn what is not declared with its share of the budget, and hold some units out.
 
     Args:
-        settings: What to read, what is declared, and how the budget is shared.
+        settings: The data to read, the declarations, and the shares of the budget.
         key: 32 secret bytes that decide the split and the noise of learning. The same key gives the same result.
         delta: The delta at which learning has to stay within its share of epsilon.
-        progress: Gets a line that lists what has to be learned.
-        before_learning: Called with what is public, before anything else is read. It reserves a budget.
+        progress: Receives a line that lists what has to be learned.
+        before_learning: Called with the public outline before anything else is read. It reserves a budget.
     """
     data = open_data(
         settings.data,
@@ -97,7 +97,7 @@ def group_values(prepared: Prepared) -> dict[str, tuple[str, ...]]:
 
 
 def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
-    """Return what the settings mean for these data, with a noise multiplier of 1.
+    """Return the plan of a run on these data, with a noise multiplier of 1.
 
     Only public numbers decide it: the shape of an image, and how many units there are.
     """
@@ -119,7 +119,7 @@ def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
 
 
 def assumptions_of(outline: Outline) -> tuple[str, ...]:
-    """Return what preparing the data assumes; nothing about groups, as those that are not declared are refused."""
+    """Return the assumptions of preparing the data. None concerns groups, since undeclared ones are refused."""
     return tuple(sentence for sentence in outline.assumptions if sentence != outline.group_assumption)
 
 

@@ -1,12 +1,12 @@
-"""The draft of a run: what follows from the settings and from public numbers, before any data are read.
+"""The draft of a run: everything that follows from the settings and public numbers, before any data are read.
 
 - `completed` fills in the settings that you left out. They follow from the model, epsilon and the number of units, all
   of which are public, so choosing them costs no privacy.
 - `draft_training` turns the settings into a `hush.training.TrainingPlan`.
-- `draft_plan` adds what a run does besides training. The result is a `hush.runs.run_plan.RunPlan`, which states the
+- `draft_plan` adds the other parts of a run. The result is a `hush.runs.run_plan.RunPlan`, which states the
   cost of all of it, and finds the noise for an epsilon.
 
-`hush train` and `hush plan` both use them, so that a plan promises what a run with the same settings guarantees. This
+`hush train` and `hush plan` both use them, so that a plan states the guarantee of a run with the same settings. This
 module needs no torch.
 """
 
@@ -48,16 +48,16 @@ def completed(
     learns: bool,
     device: str,
 ) -> Settings:
-    """Return the settings that a run uses: each omitted one has a value, and those that do not apply are reset.
+    """Return the settings that a run uses: omitted ones get a value, and those that do not apply are reset.
 
     Args:
-        settings: What was asked for.
+        settings: The settings of the run.
         model: The model's name, or its factory's.
         num_units: How many units are trained on.
-        num_all_units: How many units there are, with those that are held out: delta has to protect all of them.
+        num_all_units: The number of all units, including held-out ones, because delta has to protect all of them.
         rows_are_units: Whether each row is its own privacy unit.
-        learns: Whether something is learned because it was not declared.
-        device: Where to train.
+        learns: Whether anything has to be learned because it was not declared.
+        device: The device to train on.
     """
     batch_size = settings.batch_size or min(num_units, max(num_units // _UNITS_PER_BATCH_UNIT, _SMALLEST_BATCH))
     if batch_size > num_units:
@@ -132,7 +132,7 @@ def draft_training(
     Args:
         settings: The settings, with a value for each that was left out.
         num_units: How many units are trained on.
-        unit: What is protected.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         group_size: How many of the sampled units a protected unit stands for; see `hush.training.UserGroups`.
     """
@@ -174,7 +174,7 @@ def evaluation_event(epsilon: float, delta: float) -> GaussianEvent:
 
 
 class Undeclared(StrEnum):
-    """What a run has to learn, because it is not declared. The values are the words of the command line."""
+    """What a run has to learn because it is not declared. The values are the words that the command line uses."""
 
     BOUNDS = "bounds"  # of numeric columns only
     VALUES = "values"  # the values of categories or the classes, with or without bounds
@@ -193,11 +193,11 @@ def draft_plan(
     """Return the plan of a run with these settings, with a noise multiplier of 1, without its data.
 
     Args:
-        settings: What is asked for. The model and the learning rate do not matter here.
+        settings: The settings of the run. The model and the learning rate do not matter here.
         num_units: How many units are trained on.
         num_held_out: How many units are held out for private metrics.
-        undeclared: What has to be learned; None if everything is declared.
-        unit: What is protected.
+        undeclared: The things that have to be learned; None if everything is declared.
+        unit: The privacy unit.
         relation: How neighbouring datasets differ.
         group_size: How many of the sampled units a protected unit stands for.
     """

@@ -6,7 +6,7 @@ are one Gaussian release, in which each table has a share of the precision:
 
     held-out rows  ->  one row per unit  ->  tables of counts  ->  noisy tables  ->  shares with intervals
 
-Held-out units take part in nothing else, and units that are trained on are not in these tables. So the two parts
+Held-out units are used for nothing else, and training units are not in these tables. So the two parts
 compose in parallel, and the run costs a unit the larger of the two (McSherry 2009, Theorem 4; each unit's own coin
 decides which part it is in).
 """
@@ -50,7 +50,7 @@ class Measurer:
         groups: The declared, public values of each column whose groups are compared.
         noise: The noise multiplier of all metrics together; None if they are exact.
         num_points: How often accuracy is measured during training.
-        source: Where the noise comes from.
+        source: The source of the noise.
         rows: Which rows count: one for each unit, with a known class.
 
     Guarantee:
@@ -58,8 +58,8 @@ class Measurer:
         ``GaussianEvent(noise)``, for each unit, under add-or-remove.
 
     Assumes:
-        The model depends on the held-out rows not at all (the caller's duty), and each method is called no more often
-        than that (the caller's duty).
+        The model does not depend on the held-out rows (the caller's duty), and each method is called no more often than
+        stated (the caller's duty).
 
     References:
         Agresti & Coull 1998, for the intervals.
@@ -129,7 +129,7 @@ class Measurer:
         return np.floor(sums / grid.spacing) * grid.spacing + grid.real(noise)
 
     def stddev(self, part: str, tables: int) -> float:
-        """Return the standard deviation of a table's noise; parts that are not released leave theirs to the others."""
+        """Return the standard deviation of a table's noise; shares of parts that are not released go to the others."""
         if self.noise is None:
             return 0.0
         is_released = {"groups": bool(self.groups), "curve": self.num_points > 0}
@@ -184,7 +184,7 @@ class Measurer:
         return _reliability(counts, sums, _DETECTED_BIN * self.stddev("calibration", 2))
 
     def _confusion(self, probabilities: NDArray[np.float64], targets: NDArray[np.int64]) -> list[list[int]]:
-        """Return how often each class, in the rows, was taken for each class, in the columns. It is exact."""
+        """Return how often each true class (rows) was predicted as each class (columns). It is exact."""
         size = len(self.classes)
         cells = targets * size + probabilities[self.rows].argmax(1)
         return [[int(count) for count in row] for row in np.bincount(cells, minlength=size * size).reshape(size, size)]

@@ -1,7 +1,7 @@
 """A run's folder: made once, never overwritten, and consistent at any time.
 
-Every file is written under a temporary name, flushed to the disk and then moved into place, so that a crash leaves the
-old version or the new one. Files of JSON lines grow line by line; half a line that a crash has left is dropped.
+Every file is written under a temporary name, flushed to disk and then moved into place, so that a crash leaves either
+the old version or the new one. Files of JSON lines grow line by line; an incomplete line left by a crash is dropped.
 
 The secrets are in a sub-folder that only its owner can read, and that is removed when the run is finished:
 
@@ -35,15 +35,29 @@ _LONGEST_LINE = 1 << 16  # bytes of a line in a file of JSON lines
 
 
 class DiskFull(HushError):
-    """The disk is full. Everything that was stored before is still there."""
+    """The disk is full. Everything stored before is still there."""
 
     exit_status = 1
 
     def __init__(self, path: Path, *, begun: bool = True) -> None:
         advice = "Nothing was started. Free some space, then try again."
         if begun:
-            advice = f"Nothing is lost. Free some space, then continue: hush train --resume {shlex.quote(str(path))}"
+            advice = f"Nothing is lost. Free some space, then continue: {resume_command(path)}"
         super().__init__(f"output={str(path)!r}: the disk is full. {advice}")
+
+
+def resume_command(path: Path) -> str:
+    """Return the command that continues a run. A model of your own is named, since the command runs its code.
+
+    >>> resume_command(Path("my run"))
+    "hush train --resume 'my run'"
+    """
+    words = ["hush", "train", "--resume", str(path)]
+    try:
+        model = parse((path / "run.json").read_text(encoding="utf-8"))["settings"]["model"]
+    except (OSError, ValueError, TypeError, KeyError):  # the folder does not say
+        model = None
+    return shlex.join([*words, "--model", model] if isinstance(model, str) and ":" in model else words)
 
 
 class Folder:
@@ -124,6 +138,13 @@ class Folder:
         except (OSError, UnicodeDecodeError):
             raise InvalidArgument("run", str(self.path), f"a folder with a readable {name}") from None
 
+    def read_object(self, name: str, *, secret: bool = False) -> dict[str, Any]:
+        """Read a JSON file that holds an object."""
+        content = self.read_json(name, secret=secret)
+        if not isinstance(content, dict):
+            raise InvalidArgument("run", str(self.path), f"a folder with a readable {name}")
+        return content
+
     def has_secret_json(self, name: str, content: Any) -> bool:
         """Return whether a JSON file among the secrets has this content."""
         return self.secret(name).exists() and self.read_json(name, secret=True) == content
@@ -137,7 +158,7 @@ class Folder:
         return self.path / SECRET / name if secret else self.path / name
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a line to a file of JSON lines, after removing half a line that a crash may have left."""
+        """Add a line to a file of JSON lines, after removing an incomplete line that a crash may have left."""
         path = self.path / name
         with explained_errors(self.path), path.open("ab+") as file:
             if name in _NOT_PRIVATE:
@@ -164,12 +185,12 @@ class Folder:
 
     @property
     def _doomed(self) -> Path:
-        """The secrets while they are being removed."""
+        """The folder of secrets while it is being removed."""
         return self.path / f".{SECRET}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out: two that continue from one state would each spend the run's budget."""
+        """Keep other processes out: two processes that continue from one state would each spend the run's budget."""
         with explained_errors(self.path):
             file = (self.path / SECRET / "lock").open("w")
         with file:

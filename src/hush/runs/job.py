@@ -1,4 +1,4 @@
-"""A run from beginning to end: read, plan, reserve, learn, train, measure, commit, write down.
+"""A run from beginning to end: read, plan, reserve, learn, train, measure, commit, publish.
 
     Settings
       -> read_dataset   counts training and held-out units, and stops there for
@@ -16,7 +16,7 @@ with the same key, and finds the same split, the same bounds and the same plan; 
 
 One reservation pays for one run. While a process works on it, it holds the reservation (`Reservation.hold`), so a copy
 of the folder cannot be continued at the same time, nor from an older state. The commit stores a hash of what is
-published: if two copies of a folder come that far, the first one publishes.
+published: if two copies of a folder reach this point, only the first one publishes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
 from hush.accounting.receipts import check_budget, receipt_of, row_of
 from hush.data import Outline, Prepared
-from hush.errors import HushError, InvalidArgument, Unsupported
+from hush.errors import HushError, InvalidArgument, Unsupported, check_instance
 from hush.randomness import KeyedSource, RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, plan_for, read_dataset
 from hush.runs.draft import evaluation_event, learning_delta
 from hush.runs.figures import Measurer
 from hush.runs.folder import SECRET, DiskFull, Folder
-from hush.runs.networks import Network, starting_network
+from hush.runs.networks import Network, check_factory, starting_network
 from hush.runs.outcome import Outcome, publish, stage
 from hush.runs.progress import Progress, Silence
 from hush.runs.run_plan import RunPlan
@@ -70,11 +70,11 @@ def train(
     """Train a private model in a new folder.
 
     Args:
-        settings: What to do.
+        settings: The settings of the run.
         output: The folder; it must be new or empty.
         progress: Follows the run; without it, nothing is shown.
-        source: Where secret keys come from; for tests, a TestSource.
-        budget: What the run is charged to, such as one of a ledger. Its cost is reserved before anything is learned
+        source: The source of secret keys; a TestSource in tests.
+        budget: The budget to charge, such as a ledger's. Its cost is reserved before anything is learned
             from the data, and committed before the model is published. An interrupted run keeps its reservation.
         charged_to: How to find the budget again, for run.json: `hush train --resume` reads it.
 
@@ -124,14 +124,17 @@ def resume(
     progress: Progress | None = None,
     device: str | None = None,
     budget: charging.Budget | None = None,
+    factory: str | None = None,
 ) -> Outcome:
-    """Continue a run that was interrupted. Nothing is spent twice.
+    """Continue a run that was interrupted. Nothing is spent twice. Nothing in the folder can run code.
 
     Args:
         path: The run's folder.
         progress: Follows the run; without it, nothing is shown.
         device: Another device to train on.
         budget: The budget that the run was started with, if there was one. The run uses what it has reserved there.
+        factory: For a model of your own, MODULE:FACTORY, as ``--model`` had it. It is imported and called; a folder
+            that names another one is refused.
 
     Returns:
         The finished run.
@@ -139,8 +142,9 @@ def resume(
     folder = Folder.open(path)
     if folder.finished:
         raise InvalidArgument("resume", str(path), "a run that is not finished", "This one is: see its report.html")
-    content = folder.read_json("run.json")
-    settings = Settings.from_json(content["settings"])
+    content = folder.read_object("run.json")
+    settings = Settings.from_json(content.get("settings"))
+    check_factory(settings.model, factory)
     if content.get("charged", False) != (budget is not None):
         expected = "the budget that the run was started with" if content.get("charged") else "no budget, as it had none"
         raise InvalidArgument("budget", "given" if budget is not None else None, expected)
@@ -151,14 +155,15 @@ def resume(
 
 
 def charged_to(path: Path) -> dict[str, str]:
-    """Return how to find the budget that an interrupted run is charged to, as `train` was told; empty without one."""
-    content = Folder.open(path).read_json("run.json").get("budget", {})
+    """Return how to find the budget that an interrupted run is charged to, as passed to `train`; empty without one."""
+    content = Folder.open(path).read_object("run.json").get("budget", {})
+    check_instance("budget", content, dict, "The folder's run.json is damaged")
     return {str(name): str(value) for name, value in content.items()}
 
 
 @contextmanager
 def _interruptible(folder: Folder) -> Iterator[None]:
-    """Say how to continue when Ctrl-C comes outside of the steps."""
+    """Say how to continue after a Ctrl-C outside the steps."""
     try:
         yield
     except KeyboardInterrupt:
@@ -173,7 +178,7 @@ def note_row(folder: Folder, reservation: charging.Reservation) -> None:
 
 
 def remove_empty(folder: Folder) -> None:
-    """Remove what is left of a run that released nothing."""
+    """Remove the folder of a run that released nothing."""
     for path in (*map(folder.secret, (_KEY, "lock", _FINGERPRINT, _COUNTS, STATES)), folder.path / "run.json"):
         path.unlink(missing_ok=True)
     for path in (folder.path / SECRET, folder.path):
@@ -204,7 +209,7 @@ def compute_features(
 
 
 def make_measurer(plan: RunPlan, data: Prepared, *, num_points: int, source: RandomSource | None) -> Measurer:
-    """Return what measures a model on the held-out units."""
+    """Return the measurer for held-out units."""
     return Measurer(
         examples=data.test,
         classes=data.classes,
@@ -215,6 +220,15 @@ def make_measurer(plan: RunPlan, data: Prepared, *, num_points: int, source: Ran
         # before the crash was not published.
         source=KeyedSource(os.urandom(32), 0) if source is None else source,
     )
+
+
+def _read_key(folder: Folder) -> tuple[bytes, tuple[str, ...]]:
+    """Return the key of a run, and what it assumes."""
+    secret = folder.read_object(_KEY, secret=True)
+    try:
+        return bytes.fromhex(secret["key"]), (str(secret["assumption"]),) if secret["assumption"] else ()
+    except (KeyError, TypeError, ValueError):
+        raise InvalidArgument("run", str(folder.path), f"a folder with a readable {_KEY}") from None
 
 
 class _TrainingJob:
@@ -230,9 +244,7 @@ class _TrainingJob:
     ) -> None:
         self._folder, self._progress = folder, progress
         self._source, self._budget = source, budget
-        secret = folder.read_json(_KEY, secret=True)
-        self._key = bytes.fromhex(secret["key"])
-        self._key_assumptions = (secret["assumption"],) if secret["assumption"] else ()
+        self._key, self._key_assumptions = _read_key(folder)
         self._device = device_named(settings.device)
         self._settings = settings.replace(device=str(self._device))
         self._plan: RunPlan | None = None
@@ -259,6 +271,7 @@ class _TrainingJob:
         assert self._plan is not None
         plan = self._plan
         self._refuse_other_data(data)
+        self._note_learned(plan)
         network = starting_network(plan.settings, data)
         loop = TrainingLoop(
             self._folder,
@@ -322,8 +335,14 @@ class _TrainingJob:
         self._reservation = reservation
         note_row(self._folder, reservation)
 
+    def _note_learned(self, plan: RunPlan) -> None:
+        """Count what was learned as a first state: it is about to be shown, so that it is not given back by mistake."""
+        if plan.learning is not None and not num_states(self._folder):
+            self._folder.write_json(STATES, {"states": 1}, secret=True)
+            self._hold(1)
+
     def _hold(self, states: int) -> None:
-        """Note that a state was stored. Raise if another process has taken over the run."""
+        """Record that a state was stored. Raise if another process has taken over the run."""
         if self._reservation is not None and self._reservation.answer is None:
             self._reservation.hold(states)
 
@@ -345,11 +364,14 @@ class _TrainingJob:
         )
 
     def _settle_refused(self) -> None:
-        """Settle the reservation of a run that was refused before its first state: it has learned, at most."""
+        """Settle the reservation of a run that was refused before its first state.
+
+        At most, it has paid for learning.
+        """
         reservation, plan = self._reservation, self._plan
         if reservation is None or plan is None or reservation.resumed or reservation.answer is not None:
             return
-        if num_states(self._folder) or not reservation.is_open():
+        if self._folder.secret(STATE).exists() or not reservation.is_open():
             return
         if plan.learning is None:
             reservation.void()
@@ -392,7 +414,7 @@ class _TrainingJob:
         return replace(plan, evaluation=evaluation, assumptions=assumptions)
 
     def _announce(self, plan: RunPlan, data: Prepared) -> None:
-        """Say what was learned, and what is about to be done."""
+        """Show what was learned, and what the run will do."""
         training = plan.training
         for sentence in data.learned:
             self._progress.say(f"  {sentence}")

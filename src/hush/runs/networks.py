@@ -2,7 +2,7 @@
 
 A `Network` is a fixed feature map followed by a classifier. Only the classifier is trained, so the features are
 computed once. `build_network` makes one with its starting weights; `adapt` loads a public checkpoint into it and
-freezes what is not trained.
+freezes the parameters that are not trained.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _scattering(shape: tuple[int, ...], num_classes: int) -> Network:
 
 
 def _output_layer(inputs: int, outputs: int) -> nn.Linear:
-    """Return a zero-initialised output layer: no noise is spent on unlearning random guesses."""
+    """Return a zero-initialised output layer: training wastes no noise on unlearning random guesses."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -148,6 +148,18 @@ _BUILDERS: dict[str, Callable[[tuple[int, ...], int], Network]] = {
     "cnn": _cnn,
     "scattering": _scattering,
 }
+
+
+def check_factory(model: Any, factory: str | None) -> None:
+    """Refuse to import and call what a folder names, unless the caller names it, too: folders come from anywhere."""
+    is_ours = model is None or model in _BUILDERS
+    if (is_ours and factory is None) or (isinstance(model, str) and ":" in model and model == factory):
+        return
+    if is_ours:
+        raise InvalidArgument("factory", factory, f"None: the model is {model or 'the default one'}")
+    why = "The model is built by code of its own, which is imported and run"
+    advice = "Name it with factory=, or --model on the command line"
+    raise InvalidArgument("factory", factory, f"{model!r}, if you trust it", why, advice)
 
 
 def _call_factory(model: str, shape: tuple[int, ...], num_classes: int) -> Network:
@@ -193,7 +205,7 @@ def _check_outputs(module: nn.Module, model: str, shape: tuple[int, ...], num_cl
 
 
 def adapt(network: Network, settings: Settings) -> None:
-    """Load the public checkpoint, if there is one, and freeze what is not trained."""
+    """Load the public checkpoint, if there is one, and freeze the parameters that are not trained."""
     classifier, new_layer = network.classifier, None
     if settings.replace_head:
         new_layer = replace_head(classifier, _num_outputs(classifier))
@@ -219,7 +231,7 @@ def _load_checkpoint(model: nn.Module, start: str, new_layer: str | None) -> Non
     if wrong:
         raise Unsupported(
             f"the checkpoint does not fit the model: {', '.join(wrong[:8])}",
-            "Choose the model that it was made for; replace_head leaves out its last layer",
+            "Choose the model that it was made for; replace_head= leaves out its last layer",
         )
     model.load_state_dict({**weights, **{name: checkpoint[name] for name in expected}})
 
@@ -249,7 +261,7 @@ def _num_outputs(model: nn.Module) -> int:
 
 
 def _refuse_private_checkpoint(path: Path) -> None:
-    """Refuse a checkpoint that was trained on personal data, as far as that can be seen."""
+    """Refuse a checkpoint that was trained on personal data, as far as that can be detected."""
     records = [folder / name for folder in (path, path.resolve().parent) for name in ("guarantee.json", "run.json")]
     if any(record.exists() for record in records) or _is_marked_private(path):
         raise InvalidArgument(

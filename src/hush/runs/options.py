@@ -1,4 +1,4 @@
-"""Options: declare a setting of a run once, and every other place follows.
+"""Options: a setting of a run is declared once, and everything else follows from the declaration.
 
 A field of `hush.runs.Settings` is written as ``name: type = option(default, help=..., ...)``. From that line follow
 
@@ -32,7 +32,7 @@ class OptionGroup:
 
     Attributes:
         title: The heading.
-        description: What all of the options have in common, if that needs saying.
+        description: An explanation that applies to all options of the group, if needed.
     """
 
     title: str
@@ -41,14 +41,14 @@ class OptionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Everything that is known about one setting.
+    """The declaration of one setting.
 
     Attributes:
         name: The field's name, in Python and in JSON.
-        type: Its type without None: float, int, str, bool, tuple, or a class of its own.
+        type: Its type without None: float, int, str, bool, tuple, or a class.
         default: Its default; ``dataclasses.MISSING`` if it is required.
         help: What it sets, as a phrase that begins in lower case and has no full stop.
-        unset: What happens if it is left out, for a default that is None or empty.
+        unset: What happens if it is omitted, for a default that is None or empty.
         group: The heading of ``--help`` that it belongs to; None for the first, which has no title.
         flag: Its flag; a name in capitals for the positional argument.
         metavar: The placeholder for its value.
@@ -78,7 +78,7 @@ class Option:
 
     @property
     def description(self) -> str:
-        """What ``--help`` says: the help text, and the default."""
+        """The text that ``--help`` shows: the help text and the default."""
         if self.unset is not None:
             return f"{self.help}; if omitted, {self.unset}"
         if isinstance(self.default, int | float) and self.type is not bool:
@@ -159,7 +159,7 @@ def _plain_type(hint: Any) -> type:
 
 
 def documented(settings: _Settings) -> _Settings:
-    """Add what the options say to the docstring of a class of settings."""
+    """Add the options' documentation to the docstring of a settings class."""
     lines = [f"        {item.name}: {_sentence(item)}" for item in options_of(settings)]
     settings.__doc__ = "\n".join([(settings.__doc__ or "").rstrip(), "", "    Attributes:", *lines, ""])
     return settings
@@ -185,9 +185,9 @@ def command_words(settings: DataclassInstance, command: str, *, schema: Path | N
     """Return the arguments with which a command has the same settings.
 
     Args:
-        settings: What to write down.
+        settings: The settings to write.
         command: The command; options that it does not have are left out.
-        schema: Where the declarations are stored, which are too long for a command line.
+        schema: The path of the stored declarations, which are too long for a command line.
     """
     words: list[str] = []
     for item in options_of(type(settings), command):

@@ -1,6 +1,6 @@
 """The outcome of a run: the model, the guarantee, the held-out metrics and the report, as files.
 
-`stage` writes what depends on the data among the folder's secrets, so that it is computed only once:
+`stage` stores everything that depends on the data among the folder's secrets, so that it is computed only once:
 
 1. model.safetensors (the classifier's weights) and model.json (how to rebuild the network around them);
 2. figures.json, the held-out metrics.
@@ -36,7 +36,7 @@ from torch import nn
 
 from hush.accounting.receipts import Receipt
 from hush.data import Prepared, RawData, Schema, open_data, transform
-from hush.errors import InvalidArgument
+from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Unit, verdict
 from hush.report import render
 from hush.runs.folder import Folder
@@ -44,13 +44,14 @@ from hush.runs.networks import (
     PRIVATE,
     Network,
     build_network,
+    check_factory,
     class_probabilities,
     network_arguments,
     read_weights,
 )
 from hush.runs.options import command_words, reported
 from hush.runs.run_plan import RunPlan
-from hush.runs.settings import MODELS, Settings
+from hush.runs.settings import Settings
 from hush.runs.steps import averaging_decay, rate_factor
 
 _FORMAT = "hush-model/1"
@@ -67,11 +68,12 @@ class Outcome:
 
     Attributes:
         path: Its folder.
-        accuracy: The held-out accuracy; None if nothing was held out, or too little to measure through the noise.
-        guarantee: What the run guarantees.
+        accuracy: The held-out accuracy; None if nothing was held out, or too little for a measurement through the
+            noise.
+        guarantee: The guarantee of the run.
         noise_multiplier: The noise multiplier of training.
         model: The trained network, from inputs as `hush.data.transform` makes them to one logit for each class.
-        receipt: What the run cost and what is left of the budget; None without a ledger.
+        receipt: The cost of the run and the rest of the budget; None without a ledger.
 
     >>> outcome = Outcome(Path("run"), 0.93, Guarantee(epsilon=3.0, delta=1e-5), 1.2, nn.Identity())
     >>> outcome.accuracy, outcome.guarantee.epsilon
@@ -92,9 +94,9 @@ class Trained:
 
     Attributes:
         network: The network, in evaluation mode.
-        schema: How inputs are made from data.
+        schema: The schema that turns data into inputs.
         classes: The names of the classes.
-        guarantee: What the run guarantees.
+        guarantee: The guarantee of the run.
 
     >>> from hush.data import Numeric
     >>> from hush.runs.networks import build_network
@@ -122,7 +124,7 @@ class Trained:
 
 
 def load(path: str | Path, *, factory: str | None = None) -> Trained:
-    """Rebuild the model of a finished run. Nothing in the folder can run code unless you name it.
+    """Rebuild the model of a finished run. Nothing in the folder can run code, unless you name the factory yourself.
 
     Args:
         path: The run's folder.
@@ -135,11 +137,23 @@ def load(path: str | Path, *, factory: str | None = None) -> Trained:
     folder = Folder(Path(path))
     if not folder.has("guarantee.json"):  # which is written after the model
         raise InvalidArgument("run", str(path), "the folder of a finished run, with a guarantee.json")
-    content = folder.read_json(_MODEL)
+    content = folder.read_object(_MODEL)
     if content.get("format") != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
+    try:
+        return _rebuilt(folder, content, factory)
+    # A part is missing, of another kind, or too large: torch says so by the others.
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
+        if isinstance(error, HushError):
+            raise
+        advice = "It is damaged, or not by hush"
+        raise InvalidArgument("run", str(path), "a folder with a model that can be rebuilt", advice) from None
+
+
+def _rebuilt(folder: Folder, content: Mapping[str, Any], factory: str | None) -> Trained:
+    """Return the model that a folder describes."""
     arguments = content["network"]
-    _check_factory(str(arguments["model"]), factory)
+    check_factory(arguments["model"], factory)
     network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
     network.classifier.load_state_dict(read_weights(folder.path / _WEIGHTS, "run"))
     return Trained(
@@ -150,32 +164,18 @@ def load(path: str | Path, *, factory: str | None = None) -> Trained:
     )
 
 
-def _check_factory(model: str, factory: str | None) -> None:
-    """Refuse to import and call what a folder names, unless the caller names it, too."""
-    if (model in MODELS and factory is None) or (":" in model and model == factory):
-        return
-    if model in MODELS:
-        raise InvalidArgument("factory", factory, f"None: the model is {model}")
-    raise InvalidArgument(
-        "factory",
-        factory,
-        f"{model!r}, if you trust it",
-        "The model is built by code of its own, which loading imports and runs",
-    )
-
-
 def stage(
     folder: Folder, plan: RunPlan, data: Prepared, network: Network, figures: Callable[[], dict[str, Any]]
 ) -> str:
     """Write the model and its held-out metrics among the folder's secrets; return a hash that identifies them.
 
-    The model is written first: a user's own model may keep what it sees in its buffers, and is about to see held-out
-    rows. The held-out metrics are computed once, and read from the folder if a resumed run has them already.
+    The model is written first: a user-defined model may store its inputs in buffers, and is about to see held-out rows.
+    The held-out metrics are computed once, and read from the folder if a resumed run has them already.
 
     Args:
         folder: The run's folder.
-        plan: What was done.
-        data: What it was done with.
+        plan: The plan of the run.
+        data: The data of the run.
         network: The trained network.
         figures: Computes the held-out metrics.
     """
@@ -206,12 +206,12 @@ def publish(
 
     Args:
         folder: The run's folder, with what `stage` has written.
-        settings: What was asked for.
-        plan: What was done.
-        data: What it was done with.
+        settings: The settings of the run.
+        plan: The plan of the run.
+        data: The data of the run.
         network: The trained network.
-        guarantee: What the run guarantees.
-        budget: Where the budget went.
+        guarantee: The guarantee of the run.
+        budget: How the budget was spent.
         resumed: How often the run was resumed.
         more: More rows of the report's table of settings.
         command: The command that repeats the run, if it is not `hush train`.
@@ -236,7 +236,7 @@ def _write_model(folder: Folder, plan: RunPlan, data: Prepared, network: Network
 
     state = network.classifier.state_dict()
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    # A copy of the file still says that it is private, so that nobody starts another run from it as a public model.
+    # A copy of the file still says that it is private, so that no other run can start from it as a public model.
     folder.write(_WEIGHTS, lambda path: save_file(weights, path, metadata=PRIVATE), secret=True)
     content = {
         "format": _FORMAT,
@@ -300,7 +300,7 @@ def _features(shape: tuple[int, ...]) -> str:
 
 
 def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
-    """Say how the held-out metrics were measured."""
+    """Describe how the held-out metrics were measured."""
     if not has_test_rows:
         return "not measured: no units were held out"
     if is_exact:
@@ -312,7 +312,7 @@ def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
 
 
 def _public(settings: Settings, plan: RunPlan, data: Prepared) -> list[str]:
-    """Return what was taken as public."""
+    """Return the public inputs of the run."""
     sentences = list(data.public_facts)
     if settings.start is not None:
         sentences.append(f"the weights of {Path(settings.start).name}, declared public: {settings.public}")
@@ -324,7 +324,7 @@ def _public(settings: Settings, plan: RunPlan, data: Prepared) -> list[str]:
 
 
 def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
-    """Return what the report should warn about."""
+    """Return the warnings for the report."""
     sentences = []
     if guarantee.epsilon > _LARGE_EPSILON:
         sentences.append(verdict(guarantee.epsilon))
@@ -339,7 +339,7 @@ def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
 
 
 def _diagnostics(folder: Folder) -> dict[str, Any]:
-    """Return what was recorded about gradients and losses. It is not private; the report frames it."""
+    """Return the records of gradients and losses. It is not private; the report frames it."""
     rows = folder.rows("not-private.jsonl")
     clipped = [(row["step"], row["clipped_fraction"]) for row in rows]
     return {

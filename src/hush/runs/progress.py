@@ -1,4 +1,7 @@
-"""Progress: how a run reports to the caller. The command line has a bar; a library has what you implement."""
+"""Progress: how a run reports to the caller.
+
+The command line shows a bar; in a library, you implement `Progress` yourself.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Progress(Protocol):
         """Show a line of text."""
 
     def show(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Show how much of a stage is done."""
+        """Show the progress of a stage."""
 
 
 class Silence:

@@ -1,9 +1,9 @@
-"""The plan of a run: everything that is decided before its first step, and what that costs.
+"""The plan of a run: everything that is decided before its first step, and its privacy cost.
 
     settings + public numbers  ->  draft  ->  calibrated  ->  training steps  ->  guarantee
 
-`hush.runs.draft` makes it: from numbers for `hush plan`, from data for `hush train`. A plan promises what a run with
-the same settings guarantees. It holds no data, and needs no torch.
+`hush.runs.draft` makes it: from numbers for `hush plan`, from data for `hush train`. A plan states the guarantee of a
+run with the same settings. It holds no data, and needs no torch.
 
 `RunPlan.training` is the `hush.training.TrainingPlan` that the run hands to `hush.training.start_training`. After
 that, `RunPlan.with_training` replaces it by the plan of the training that was started, so that the guarantee, the
@@ -34,7 +34,7 @@ _LONGEST_EVENT = 160  # letters of an event in the report
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunPlan:
-    """What a run will do, and what it costs the privacy units.
+    """The plan of a run, and its cost for the privacy units.
 
     A unit is on one of two sides. A training unit takes part in learning and in the training steps; these compose. A
     held-out unit takes part in the held-out metrics alone. So the two sides compose in parallel, and the run costs a
@@ -43,9 +43,9 @@ class RunPlan:
     Attributes:
         settings: The settings, with a value for each that was left out.
         training: The plan that draws the noise of training.
-        learning: What learning bounds, values and classes costs the training units; None if all are declared.
-        evaluation: What the held-out metrics cost the held-out units; None if the metrics are exact, or there are none.
-        assumptions: What the guarantee rests on besides what the training plan assumes.
+        learning: The cost of learning bounds, values and classes, for training units; None if all are declared.
+        evaluation: The cost of the held-out metrics, for held-out units; None if there are none, or they are exact.
+        assumptions: The assumptions of the guarantee, besides those of the training plan.
 
     >>> from hush.runs.draft import draft_plan
     >>> plan = draft_plan(Settings(data="patients.csv", epsilon=3.0), num_units=10_000).calibrated()
@@ -94,12 +94,12 @@ class RunPlan:
         return replace(self, training=training)
 
     def event(self, num_steps: int | None = None) -> Event:
-        """Return what a unit that is trained on takes part in: learning, and the first steps or all."""
+        """Return the event for a training unit: learning, and the first steps or all steps."""
         steps, _ = self._steps(num_steps)
         return steps if self.learning is None else ComposedEvent((self.learning, steps))
 
     def charged_event(self) -> Event:
-        """Return what any unit takes part in, on whichever side it is: what a ledger charges.
+        """Return the event that covers any unit, on either side. It is what a ledger charges.
 
         It assumes what the guarantee assumes.
         """
@@ -112,7 +112,7 @@ class RunPlan:
         return self._epsilon(self.event(num_steps), accountant)
 
     def guarantee(self, assumptions: tuple[str, ...] = ()) -> Guarantee:
-        """Return what the whole run guarantees to every unit, on whichever side it is; it may assume more."""
+        """Return the guarantee of the whole run for every unit, on either side. ``assumptions`` are added to it."""
         training = self.training.guarantee()
         epsilon, methods = self.epsilon(), [training.method]
         if self.learning is not None:
@@ -130,7 +130,7 @@ class RunPlan:
         )
 
     def parts(self) -> list[dict[str, Any]]:
-        """Return where the budget went, for the report: each part with its own epsilon."""
+        """Return how the budget was spent, for the report: each part with its own epsilon."""
         events = {
             "learning bounds, values and classes": self.learning,
             "training": self._steps()[0],
@@ -147,7 +147,7 @@ class RunPlan:
         return plain_event(self.training.event(num_steps), self.training.relation, self.training.unit)
 
     def _all_assumptions(self, training: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return what training, the plan and the caller assume, each sentence once."""
+        """Return the assumptions of training, plan and caller, each sentence once."""
         return tuple(dict.fromkeys((*training, *self.assumptions, *more)))
 
     def _epsilon(self, event: Event, accountant: Accountant | None = None) -> float:

@@ -1,4 +1,4 @@
-"""Settings: everything that decides a run, apart from the data.
+"""Settings: everything that determines a run, apart from the data.
 
 This is where an option of `hush train` and `hush tune` is added, as one field:
 
@@ -74,7 +74,7 @@ def _check_model(name: str, value: Any) -> None:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that decides a run, apart from the data themselves.
+    """Everything that determines a run, apart from the data.
 
     Settings are checked when they are made, written to the run's folder, and read again by `hush train --resume`.
 
@@ -100,7 +100,7 @@ class Settings:
         label=None,
     )  # fmt: skip
     epsilon: float = option(
-        help="the privacy budget of everything that is released: learned bounds, the model and held-out metrics",
+        help="the privacy budget for everything that is released: learned bounds, the model and held-out metrics",
         label=None,
         check=_check_epsilon,
         commands=_PLANNING,
@@ -159,7 +159,7 @@ class Settings:
         unset="scattering for images and softmax for tables", group=MODEL, check=_check_model, searchable=True,
     )  # fmt: skip
     epochs: float | None = option(
-        None, help="how often each unit is seen on average", unset=f"{DEFAULT_EPOCHS} times", group=MODEL, label=None,
+        None, help="how often each unit is seen, on average", unset=f"{DEFAULT_EPOCHS} times", group=MODEL, label=None,
         check=_check_bounded, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     num_steps: int | None = option(
@@ -176,7 +176,7 @@ class Settings:
     )  # fmt: skip
     momentum: float = option(0.9, help="the momentum of SGD", group=MODEL, check=_check_momentum, searchable=True)
     clip_norm: float | None = option(
-        None, help="the norm to which per-example gradients are clipped", unset="clipping is automatic", group=MODEL,
+        None, help="the norm that per-example gradients are clipped to", unset="clipping is automatic", group=MODEL,
         metavar="C", label=None, check=_check_bounded, searchable=True,
     )  # fmt: skip
     averaging: bool = option(True, help="average the weights of the last steps", group=MODEL, label="weight averaging")
@@ -192,12 +192,12 @@ class Settings:
         None, help="a safetensors file with the weights of a public model", group=TRANSFER, metavar="FILE", label=None
     )
     public: str | None = option(
-        None, help="which data that model was trained on, and why they are public", group=TRANSFER, metavar="WHY",
+        None, help="the data that model was trained on, and why they are public", group=TRANSFER, metavar="WHY",
         label=None,
     )  # fmt: skip
     replace_head: bool = option(False, help="start with a new output layer", group=TRANSFER, label="new output layer")
     train_only: tuple[str, ...] = option(
-        (), help="a layer or parameter to train while others stay frozen; may be repeated", unset="all are trained",
+        (), help="a layer or parameter to train; all others are frozen; may be repeated", unset="all are trained",
         group=TRANSFER, metavar="NAME", label="trained layers",
     )  # fmt: skip
     lora: int | None = option(
@@ -216,7 +216,7 @@ class Settings:
             if item.check is not None and value is not None:
                 item.check(item.name, value)
         if self.epochs is not None and self.num_steps is not None:
-            raise InvalidArgument("epochs", self.epochs, "either epochs or num_steps", "Give one of them")
+            raise InvalidArgument("epochs", self.epochs, "either epochs= or num_steps=", "Give one of them")
         self._check_start()
 
     def _check_start(self) -> None:
@@ -230,7 +230,7 @@ class Settings:
             )
         if self.public is not None and self.start is None:
             raise InvalidArgument(
-                "public", self.public, "no statement without a checkpoint", "Give start, or omit public"
+                "public", self.public, "no statement unless there is a checkpoint", "Give start=, or omit public="
             )
         if self.start is None and (self.replace_head or self.lora is not None):
             raise InvalidArgument(
@@ -246,16 +246,19 @@ class Settings:
         }
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Settings:
+    def from_json(cls, content: Any) -> Settings:
         """Return the settings that `to_json` wrote; those that are missing have their default."""
         check_instance("settings", content, dict)
+        for name in ("data", "epsilon"):
+            if name not in content:
+                raise InvalidArgument("settings", sorted(content), f"settings with {name}")
         types = {item.name: item.type for item in options_of(cls)}
         if not set(content) <= set(types):
             raise InvalidArgument("settings", sorted(set(content) - set(types)), "settings of this version of hush")
         return cls(**{name: _from_json(types[name], value) for name, value in content.items()})
 
     def replace(self, **changes: Any) -> Settings:
-        """Return the same settings with some changes."""
+        """Return a copy of the settings with some changes."""
         return dataclasses.replace(self, **changes)
 
 

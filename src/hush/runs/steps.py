@@ -1,15 +1,15 @@
-"""The steps of a run: train, store the state, measure on the way.
+"""The training steps of a run, with stored states and intermediate measurements.
 
 `start` begins a private training under the plan of a run; `hush.runs.tuning` and `hush.runs.auditing` train with it,
 too. `TrainingLoop` is what `hush train` does with it. At up to 20 points it first stores the state, then measures the
-held-out accuracy: whatever is published belongs to a state from which the run continues after a crash.
+held-out accuracy: anything published belongs to a state from which the run can continue after a crash.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import shlex
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from hush.data import Examples
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import RandomSource
 from hush.runs.figures import Measurer
-from hush.runs.folder import Folder
+from hush.runs.folder import Folder, resume_command
 from hush.runs.networks import Network, class_probabilities
 from hush.runs.progress import Progress
 from hush.runs.run_plan import RunPlan
@@ -51,7 +51,7 @@ class Interrupted(HushError):
 
     def __init__(self, path: Path, steps: int | None = None, total: int | None = None) -> None:
         after = "" if steps is None else f" after step {steps} of {total}"
-        super().__init__(f"interrupted{after}. Continue with: hush train --resume {shlex.quote(str(path))}")
+        super().__init__(f"interrupted{after}. Continue with: {resume_command(path)}")
 
 
 def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
@@ -71,10 +71,10 @@ def start(
 
     Args:
         plan: The plan of the run.
-        model: What to train.
+        model: The model to train.
         data: Features and targets.
         units: The unit of each row; None if each row is its own unit.
-        source: Where the key of samples and noise comes from, in tests.
+        source: The source of the key for samples and noise; only tests pass one.
     """
     users = None if units is None else Users(units, rows_per_unit=plan.settings.rows_per_unit)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -86,7 +86,7 @@ def start(
 
 
 def rate_factor(progress: float) -> float:
-    """Return the factor on the learning rate when this share of the steps is taken.
+    """Return the factor on the learning rate after this share of the steps.
 
     It is 1 for the first half, and then falls to 0.1: smaller steps average the noise out.
 
@@ -172,11 +172,11 @@ class TrainingLoop:
             folder: The run's folder.
             plan: The plan of the run.
             network: The network whose classifier is trained.
-            examples: What to train on.
+            examples: The training examples.
             features: Their features.
             test_features: The features of the held-out rows.
             measurer: Measures the model on them.
-            progress: Told about each step.
+            progress: Notified of each step.
             source: Where the key of samples and noise comes from, in tests.
             stored: Called with the number of stored states, before anything of the last one is published.
         """
@@ -196,7 +196,10 @@ class TrainingLoop:
 
     def _load_state(self) -> None:
         """Continue from the stored state, with new keys for the noise that is left."""
-        state = torch.load(self._folder.secret(STATE), weights_only=True, map_location=self._features.device)
+        try:
+            state = torch.load(self._folder.secret(STATE), weights_only=True, map_location=self._features.device)
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):  # what it says may be about the content
+            raise InvalidArgument("resume", str(self._folder.path), f"a folder with a readable {STATE}") from None
         self._private.load_state_dict(state["run"])
         if self._average is not None:
             self._average.load_state_dict(state["average"])
@@ -204,7 +207,7 @@ class TrainingLoop:
         self._progress.say(f"Continuing after step {self._private.steps_taken} of {self.plan.training.num_steps}.")
 
     def run(self) -> Network:
-        """Take all steps that are left; return the trained network."""
+        """Run the remaining steps, and return the trained network."""
         total = self.plan.training.num_steps
         points = {round(total * number / POINTS) for number in range(1, POINTS + 1)} - {0}
         points -= {row["step"] for row in self._folder.rows("metrics.jsonl")}
@@ -287,7 +290,7 @@ class TrainingLoop:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[threading.Event]:
-    """Take Ctrl-C as a wish to stop after the current step; a second Ctrl-C stops at once."""
+    """Treat Ctrl-C as a request to stop after the current step; a second Ctrl-C stops at once."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted

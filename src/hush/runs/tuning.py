@@ -1,9 +1,9 @@
-"""A private search for hyper-parameters: many runs, of which only the best is released, and all are accounted for.
+"""A private search for hyper-parameters: only the best of many runs is released, and all are accounted for.
 
 Most of the budget pays for the search. The rest pays, on the side of the training units, for learning undeclared
 bounds, values and classes; and on the side of the held-out units, for the metrics of the best model. Both sides take
 part in the search: training units through the runs, held-out units through the scores. So each side composes the search
-with its own rest (basic composition), and the guarantee states the larger of the two.
+with its own remaining parts (basic composition), and the guarantee states the larger of the two.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def tune(
     """Search for hyper-parameters, and write the best run as `train` does. The number of runs stays secret.
 
     Args:
-        settings: What all runs have in common, and the budget of the whole search.
+        settings: The settings common to all runs, and the budget of the whole search.
         space: The values to choose from, by the name of a setting; if empty, learning rates around the default.
         output: The folder; it must be new or empty.
         mean_runs: How many runs there are on average. Their number is random and secret.
-        progress: Follows the search; without it, nothing is shown. How far the search is, is secret.
-        source: Where secret keys come from; for tests, a TestSource.
-        budget: What the search is charged to, such as one of a ledger; reserved before the search starts.
+        progress: Follows the search; without it, nothing is shown. How far the search has come is secret.
+        source: The source of secret keys; a TestSource in tests.
+        budget: The budget to charge, such as a ledger's; reserved before the search starts.
 
     Returns:
         The best run.
@@ -80,8 +80,8 @@ def tune(
         search, learning and the held-out metrics together.
 
     Assumes:
-        What `hush.training.tune` and `train` assume (the caller's duty). Nobody sees how long the search took, or what
-        it chose on the way (the caller's duty).
+        What `hush.training.tune` and `train` assume (the caller's duty). No one observes how long the search took, or
+        its intermediate choices (the caller's duty).
 
     References:
         Papernot & Steinke 2022, Theorem 2 (logarithmic number of runs).
@@ -107,14 +107,14 @@ def searchable() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _ReservedShare:
-    """What the search leaves for learning and for the held-out metrics: this share of epsilon and of delta."""
+    """The share of epsilon and delta that the search leaves for learning and held-out metrics."""
 
     share: float
     epsilon: float
     delta: float
 
     def evaluation_event(self) -> GaussianEvent:
-        """Return what the held-out metrics of the best model cost."""
+        """Return the cost of the best model's held-out metrics."""
         return evaluation_event(self.epsilon * self.share, self.delta * self.share)
 
 
@@ -125,7 +125,7 @@ class _PlannedSearch:
     Attributes:
         outline: The public numbers.
         plans: The plan of each run that the search may make, by its choice of settings.
-        reserve: What is left for learning and for the held-out metrics.
+        reserve: The share left for learning and for the held-out metrics.
         search: The search.
     """
 
@@ -219,7 +219,7 @@ class _TuningJob:
         self._reservation = self._charge(self._planned)
 
     def _settle_refused(self) -> None:
-        """Settle the reservation of a search that ends without a result. Only learning has told anybody anything."""
+        """Settle the reservation of a search that ends without a result. At most, learning has released something."""
         reservation, planned = self._reservation, self._planned
         if reservation is None or planned is None or not reservation.is_open():
             return
@@ -273,7 +273,7 @@ class _TuningJob:
         return QualifiedEvent(event, search.relation, search.unit, self._assumptions(planned.outline))
 
     def _assumptions(self, outline: Outline) -> tuple[str, ...]:
-        """Return what preparing the data and the keys assume."""
+        """Return the assumptions of the prepared data and of the keys."""
         return (*assumptions_of(outline), COUNTS_ARE_PUBLIC, *self._key_assumptions)
 
     def _compute_features(self, plans: Mapping[str, RunPlan], data: Prepared) -> None:
@@ -361,12 +361,12 @@ class _TuningJob:
 
 
 def _training_plan(plan: RunPlan, noise_multiplier: float) -> TrainingPlan:
-    """Return the plan under which a run of the search draws its noise, and by which the search is accounted for."""
+    """Return the plan of a run of the search, which determines both its noise and its cost."""
     return replace(plan.training, noise_multiplier=noise_multiplier)
 
 
 def _total(best: Tuned, plan: RunPlan, reserve: _ReservedShare) -> tuple[Guarantee, list[dict[str, Any]]]:
-    """Return what the search, learning and metrics guarantee together, and what each part costs.
+    """Return the joint guarantee of search, learning and metrics, and the cost of each part.
 
     Each side has the search and one of the other two parts. The guarantee states the side with the larger sum.
     """

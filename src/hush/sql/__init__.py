@@ -54,19 +54,20 @@ refused: its columns hold values of any type, and its sums raise.
 
 The ideas of the package:
 
-- **None of your text reaches the engine.** `read` translates the query into a typed tree, node by node from an
+- **The engine never sees your query text.** `read` translates the query into a typed tree, node by node from an
   allow-list, and refuses everything else. `write` writes the tree as new SQL.
 - **Contributions are bounded in the query itself** (`write.bounded`), so only bounded aggregates leave the engine. They
   are integers on a grid, because sums of floating-point numbers depend on the order of rows.
-- **Limits and bounds that nobody gave are chosen privately** (`answer.choices`), from histograms of units by what they
-  hold. Every answer says what is in force, about how much is beyond, and what its intervals mean (`answer.conditions`).
+- **Missing limits and bounds are chosen privately** (`answer.choices`), from histograms of units by their contents.
+  Every answer reports the limits in force, an estimate of what they leave out, and what its intervals mean
+  (`answer.conditions`).
 - **Noise is added once**, by the noise layer of `hush.statistics`, with one budget for all releases of a query and for
   the selection of groups (`answer.priced_query`). Aggregates share releases: AVG(x) comes with COUNT(x) and SUM(x).
-- **Everything that depends on data happens after the price is fixed.** Refusals, prices and previews read no rows.
-- **No error shows data**: an engine's messages are redacted (`engines.engine`).
+- **The price is fixed before any data are read.** Refusals, prices and previews read no rows.
+- **Errors never show data**: an engine's messages are redacted (`engines.engine`).
 
-A query goes through the rooms in this order: `answer` (declare, price), `read` (to the tree in `syntax`), `write` (to
-SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
+A query goes through the sub-packages in this order: `answer` (declare, price), `read` (to the tree in `syntax`),
+`write` (to SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 """
 
 from hush.data.tables.catalog import Through as Through

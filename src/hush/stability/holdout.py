@@ -49,7 +49,7 @@ class HoldoutAnswer:
 
 
 class ReusableHoldout:
-    """A held-out set that you can query about models that were chosen by looking at earlier answers.
+    """A held-out set that you can keep querying, even about models that were chosen by looking at earlier answers.
 
     A held-out set that is reused becomes a second training set: models chosen by it fit it by chance. Here, an answer
     is the mean over the *training* rows, as long as the holdout's mean is within ``tolerance`` of it, up to noise. Only
@@ -74,7 +74,7 @@ class ReusableHoldout:
         holdout: The same columns of the held-out rows.
         epsilon: The epsilon of all answers together.
         max_overfits: How often the holdout's mean may be released.
-        tolerance: How far the two means may differ before it is.
+        tolerance: How far the two means may differ before the holdout's mean is released.
         budget: A budget to charge with epsilon, once.
         source: The source of noise. Pass a TestSource in tests only.
 
@@ -131,7 +131,7 @@ class ReusableHoldout:
 
     @property
     def remaining(self) -> int:
-        """How often the holdout's mean can still be released."""
+        """How many more times the holdout's mean can be released."""
         return self._session.remaining
 
     @property
@@ -179,7 +179,7 @@ class ReusableHoldout:
     def proven_width(self, num_queries: int, confidence: float = 0.95) -> float:
         """Return a bound on how far ``num_queries`` answers can be from the population's means.
 
-        It holds however the queries are chosen. The bound is wide: with 10,000 rows it is a warning rather than a
+        It holds however the queries are chosen. The bound is wide: with 10,000 rows it is too loose to serve as a
         measurement. Only from about 100,000 rows on is it dominated by the noise and the tolerance.
 
         Args:

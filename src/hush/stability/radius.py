@@ -1,4 +1,4 @@
-"""How far an input may move before a smoothed prediction can change.
+"""The distance that an input may move before a smoothed prediction can change.
 
 It follows from bounds on the class probabilities under noise. `smoothing.py` estimates the bounds by voting.
 `hush.lab.radius` has an older, smaller radius.
@@ -14,9 +14,9 @@ from hush.errors import InvalidArgument, check_positive
 def gaussian_radius(lower: float, upper: float, noise_stddev: float) -> float:
     """Return the L2 radius within which the most likely class stays the most likely; 0 if there is none.
 
-    The radius is noise_stddev / 2 (Phi^-1(lower) - Phi^-1(upper)). It is the largest that the two probabilities can
-    prove: for some classifier with these probabilities, the prediction flips just beyond it. In terms of Gaussian
-    differential privacy, an input moved by r is a neighbour with mu = r / noise_stddev.
+    The radius is noise_stddev / 2 (Phi^-1(lower) - Phi^-1(upper)). It is the largest radius that follows from the two
+    probabilities: for some classifier with these probabilities, the prediction flips just beyond it. In terms of
+    Gaussian differential privacy, an input moved by r is a neighbour with mu = r / noise_stddev.
 
     >>> round(gaussian_radius(0.9, 0.1, 1.0), 3)
     1.282
@@ -39,7 +39,7 @@ def gaussian_radius(lower: float, upper: float, noise_stddev: float) -> float:
 
 
 def check_probabilities(lower: float, upper: float, noise_stddev: float) -> None:
-    """Refuse what are no probabilities, or no noise."""
+    """Refuse invalid probabilities and noise."""
     check_positive("noise_stddev", noise_stddev)
     if not (0 <= lower <= 1 and 0 <= upper <= 1):
         raise InvalidArgument("lower", (lower, upper), "two probabilities")

@@ -49,7 +49,7 @@ class Certificate:
 class SmoothedClassifier:
     """A classifier that predicts by a vote over noisy copies of an input, with certified stability.
 
-    Train the classifier on inputs with the same noise; otherwise it is not accurate on noisy ones. More noise certifies
+    Train the classifier on inputs with the same noise; otherwise it is inaccurate on noisy inputs. More noise certifies
     larger radii and costs accuracy. This is differential privacy with other roles: the record is a pixel, and the
     output that must not depend on it is the prediction.
 
@@ -76,9 +76,9 @@ class SmoothedClassifier:
         probability under noise.
 
     Assumes:
-        ``classify`` treats each input separately and always gives the same answer (the caller's duty). Noise has 24
-        bits and sums have 53, where the theorems have real numbers, so inputs may be at most 2^20 times the noise
-        (checked here).
+        ``classify`` treats each input separately and always gives the same answer (the caller's duty). The theorems use
+        real numbers, but noise has 24 bits and sums have 53, so inputs may be at most 2^20 times the noise (checked
+        here).
 
     References:
         Lecuyer et al. 2019 (PixelDP); Cohen, Rosenfeld & Kolter 2019, CERTIFY (some samples choose the class, others

@@ -27,8 +27,8 @@ The ideas of the package:
   their own.
 - **A mean is one release.** Mean and variance release weights that add up to one per row, so that count and sum come
   with them at no extra cost (`moments`).
-- **No value raises or warns.** Data are read row by row (`columns`); what cannot be used is missing. The type and the
-  length of a column are public, and only they can raise.
+- **No value raises or warns.** Data are read row by row (`columns`); unusable values count as missing. Only the type
+  and the length of a column, which are public, can cause an error.
 - **Intervals cover the noise only.** They contain the answer over bounded contributions, not the raw answer.
 - **Bounds are learned in one way.** `LogHistogram` counts magnitudes, and the rules `OccupiedBins`, `BinRuns` and
   `ExtremeBins` read bounds from the noisy counts, for arrays, estimators, `hush.data` and `hush.sql` alike. `EvenBins`

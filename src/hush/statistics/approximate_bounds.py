@@ -29,7 +29,8 @@ class ApproximateBounds:
     (16.0, 32.0)
 
     Attributes:
-        bounds: (lower, upper), which are ends of bins. None if no bin rises above the noise: there are too few units.
+        bounds: (lower, upper), which are ends of bins. None if no bin rises above the noise because there are too few
+            units.
         noise_scale: The scale of the noise on each bin.
         guarantee: The guarantee of the release.
         event: The same for accountants.
@@ -57,7 +58,7 @@ def approximate_bounds(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> ApproximateBounds:
-    """Return bounds that most values are within. Clamp to them if you have no public bounds.
+    """Return bounds that contain most values. Clamp to them if you have no public bounds.
 
     A bin counts as occupied if its noisy count exceeds a threshold that all empty bins stay below with probability
     ``success``. The bounds are the lower end of the first occupied bin and the upper end of the last one.
@@ -69,8 +70,8 @@ def approximate_bounds(
         scale: The smallest magnitude that is distinguished from 0. It is public, and so are the bins.
         base: The ratio of the ends of neighbouring bins.
         num_bins: The number of bins of each sign.
-        success: The probability with which no empty bin passes. None for 1 - 1e-9, and if no bin passes, less, down to
-            1 - 1e-6.
+        success: The probability with which no empty bin passes. With None, 1 - 1e-9 is tried first, and smaller values,
+            down to 1 - 1e-6, if no bin passes.
         epsilon: The budget of the release.
         delta: The delta for Gaussian noise.
         noise: As for `count`.

@@ -1,4 +1,4 @@
-"""A rule for private bounds that also finds data which are spread over many bins.
+"""A rule for private bounds that also detects data spread over many bins.
 
 Bins that rise above the noise are found one by one, as in Wilson et al. 2020. Data that are spread over many bins, none
 of which does so, are found by a scan: the run of neighbouring bins with the largest sum of counts, minus
@@ -33,7 +33,7 @@ _STRONG = 20.0  # a run with a sum of so many standard deviations would also sho
 class BinRuns(BoundsRule):
     """Single bins and runs of bins that rise above Gaussian noise.
 
-    Bounds that hold zero alone are no bounds: such columns are NaN in the result.
+    Bounds that contain only zero do not count: such columns are NaN in the result.
 
     >>> bins = LogHistogram(scale=1.0, num_bins=8, zero_bin=True)
     >>> counts = bins.counts(np.linspace(-100, 100, 1000)[:, None])

@@ -1,4 +1,4 @@
-"""Bounded contributions on arrays: what one unit can add to the totals of groups, whatever rows it has.
+"""Bounded contributions on arrays: limits what one unit can add to the totals of groups, whatever its rows are.
 
 The flow, with one row per line of the data at first:
 

@@ -1,8 +1,8 @@
-"""Columns as numbers and codes. Each row is read on its own: no record decides how another is read.
+"""Columns as numbers and codes. Each row is read on its own, so no record affects how another is read.
 
 A list is read element by element. The type of a NumPy array is public, so an array of one type is read at once. Values
-that cannot be used are *missing*: None, NaN, and whatever is not of the column's kind. Rows with missing values are
-left out. No value in a column raises an exception, because an exception would reveal it.
+that cannot be used are *missing*: None, NaN, and anything that is not of the column's kind. Rows with missing values
+are left out. No value in a column raises an exception, because an exception would reveal it.
 
 - `as_floats`: a column of numbers.
 - `codes_of`: ids, numbered; `labels_of`: labels that may be released, numbered; `key_codes`: positions in a public

@@ -23,7 +23,7 @@ def distinct_totals(request: StatisticRequest, values: Any) -> tuple[NDArray[np.
     num_values = max(num_values, 1)
     units, groups, codes = _without_repetitions(request, codes, num_values)
     contributions = bounded(units, groups, request.num_groups, limits=request.limits, source=request.source)
-    # A value counts once per group, whoever brings it: one more unit adds at most its own values.
+    # A value counts once per group, however many units have it: one more unit adds at most its own values.
     distinct = np.unique(contributions.row_groups * num_values + codes[contributions.rows])
     totals = np.bincount(distinct // num_values, minlength=request.num_groups).astype(np.int64)
     return totals[:, None], contributions.units_per_group()

@@ -1,7 +1,7 @@
 """Closer bounds within an interval, from a noisy histogram of its equal parts.
 
 Bounds that are powers of two (`LogHistogram`) are wide where numbers are far from zero, such as years or blood
-pressures. A second release counts the numbers in equal parts of the interval, and ends it where the data do.
+pressures. A second release counts the numbers in equal parts of the interval, and shortens it to where the data are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Private bounds from a logarithmic histogram: the range that most numbers of a column are in.
+r"""Private bounds from a logarithmic histogram: the range that contains most numbers of a column.
 
 The flow, wherever bounds are learned:
 
@@ -161,7 +161,7 @@ def _exact_exponent(scale: float) -> int | None:
 
 
 class BoundsRule(ABC):
-    """Decides from noisy counts which bins hold data. Rules only post-process a release, so they cost nothing.
+    """Decides which bins hold data, from noisy counts. Rules only post-process a release, so they cost nothing.
 
     A rule has levels, from the strictest to the loosest. Each column gets the bounds of the first level at which any
     count rises above the noise: the same counts are used again.
@@ -191,7 +191,7 @@ class BoundsRule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class OccupiedBins(BoundsRule):
-    """From the lower end of the first bin above a threshold to the upper end of the last one.
+    """Bounds from the lower end of the first bin above a threshold to the upper end of the last one.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import plan_noise
@@ -236,7 +236,7 @@ class OccupiedBins(BoundsRule):
 
 @dataclass(frozen=True, slots=True)
 class ExtremeBins(BoundsRule):
-    """Bounds that few units have values beyond, from two histograms of units: by least and by greatest value.
+    """Bounds beyond which few units have values, from two histograms of units: by smallest and by largest value.
 
     The upper bound is the end of the bin at which the search of `hush.statistics.noise.levels` stops among the greatest
     values, and the lower bound that among the least ones, going down. Then the search goes on up to the magnitude of
@@ -269,7 +269,7 @@ class ExtremeBins(BoundsRule):
         last_bin = len(least) - 1
         if level == _FALSE_ALARMS[-1] and (top is None) != (from_top is None):
             known = next(end for end in (top, from_top) if end is not None)
-            # One end stands out. The other is at most of the same magnitude, as far as anybody can tell.
+            # One end stands out. The other is at most of the same magnitude, as far as the counts show.
             top, from_top = (max(known, last_bin - known) if end is None else end for end in (top, from_top))
         if top is None or from_top is None:
             return math.nan, math.nan
@@ -306,7 +306,7 @@ def occupied_range(noisy: NDArray[Any], threshold: float) -> tuple[int, int] | N
 
 
 def gaussian_bin_threshold(false_alarm: float, num_bins: int) -> float:
-    """Return what Gaussian noise of standard deviation 1 exceeds in some bin with at most this probability.
+    """Return a threshold that Gaussian noise of standard deviation 1 exceeds in any bin with at most this probability.
 
     It is a union bound over the bins, which may have any counts.
     """

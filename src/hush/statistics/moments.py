@@ -2,7 +2,7 @@ r"""Means, variances and standard deviations, each from one release that also ho
 
 Every row is replaced by weights that add up to one: with s = (x - lower) / (upper - lower), the totals of (1 - s, s)
 for a mean, and of ((1 - s)^2, 2 s (1 - s), s^2) for a variance. The weights of one row then have the L1 norm 1, however
-many columns there are, and an L2 norm of at most 1, so they are released at the price of a single count. The count is
+many columns there are, and an L2 norm of at most 1, so they can be released at the cost of a single count. The count is
 the sum of all columns. Compared with separate releases at equal shares of epsilon, the noise of count and sum has half
 the variance with two columns, and a third with three.
 

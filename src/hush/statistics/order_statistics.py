@@ -126,7 +126,7 @@ def quantiles(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Return quantiles, as many as you like for one charge.
+    """Return any number of quantiles for one charge.
 
     The value has an entry for each level; with groups, it has a row of them for each group. The resolution is the width
     of the bounds divided by 65,536. Rows are bounded as for `mean`.

@@ -1,4 +1,4 @@
-"""The checked request that every statistic starts from, and the way from exact totals to an answer.
+"""The checked request that every statistic starts from, and the steps from exact totals to an answer.
 
 The flow is the same for all statistics on arrays:
 
@@ -149,13 +149,13 @@ class StatisticRequest:
         return Answer(noisy, plan.noise, keys, self.confidence, guarantee, event)
 
     def claim(self, event: Event, epsilon: float, delta: float, method: str) -> tuple[Guarantee, Event]:
-        """Return the guarantee of a release by a mechanism of its own, and its event for accountants."""
+        """Return the guarantee of a release by another mechanism, and its event for accountants."""
         return claim(event, epsilon, delta, method, unit=self.unit, source=self.source)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Noisy totals of the groups that are revealed, and what all estimates made from them have in common.
+    """Noisy totals of the groups that are revealed, and the common parts of all estimates made from them.
 
     Attributes:
         totals: The noisy totals, with one row per group.

@@ -1,4 +1,4 @@
-"""Histograms, contingency tables and the most frequent keys: counts by group under other names."""
+"""Histograms, contingency tables and the most frequent keys: variants of counting by group."""
 
 from __future__ import annotations
 
@@ -207,7 +207,9 @@ def top_k(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> TopK:
-    """Return the k keys that the most units have, best first. The numbers of units would cost extra.
+    """Return the k keys that the most units have, best first.
+
+    The numbers of units are not released; they would cost extra.
 
     A unit counts once for each of its keys, however many it has: a choice by scores needs no bound on that.
 

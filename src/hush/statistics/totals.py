@@ -57,7 +57,7 @@ def count(
         selection: How groups are selected if they are not public; None for `Selection.truncated_geometric`.
         confidence: The confidence of the interval.
         source: The source of randomness; None for the operating system's.
-        budget: The budget to charge before the result leaves, such as a dataset of a ledger.
+        budget: The budget to charge before the result leaves, such as a ledger's.
 
     Returns:
         The count, an integer that may be negative because of the noise.

@@ -4,7 +4,7 @@ Contents
 --------
 
 Train: `privatize` adds privacy to your own loop, `fit` runs the loop for you; both return a `PrivateTraining`.
-`start_training` starts a run under a `TrainingPlan` that you have made. `replace_batchnorm` replaces layers that mix
+`start_training` starts a run under an existing `TrainingPlan`. `replace_batchnorm` replaces layers that mix
 examples.
 
 Choose, by passing a value to `privatize`:
@@ -12,10 +12,10 @@ Choose, by passing a value to `privatize`:
 - sampling: `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`
 - clipping, a `Clipping`: `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`; by groups of parameters: `PerLayer`,
   `ByName`
-- what is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
-- the privacy unit: `Users`, `UserGroups`; `compare_units` tells which of the two costs less
+- the contribution that is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
+- the privacy unit: `Users`, `UserGroups`; `compare_units` computes which of the two costs less
 - noise over the steps: a `Schedule` of `Curve`s; correlated noise: `Banded`, `BufferedToeplitz`
-- a ball that the weights stay in: `Ball`
+- a ball to which the weights are confined: `Ball`
 
 Train a part of a model, or start from public data: `freeze_except`, `replace_head`, `add_lora` and `merge_lora` (with
 ``hush[lora]``), `pretrain`, `PublicPhase`. Get more out of the noisy steps: `AdamBC`, `MovingAverage`, `TailAverage`.
@@ -46,16 +46,16 @@ divides by the expected batch size, and lets the optimizer step. The folders, fr
 Four ideas run through all of it:
 
 - **The plan is a value made of types.** The kind of sampling, contribution, clipping, unit and noise is a type each. A
-  sampling knows which units take part, for which neighbouring relations that is proven, and the accounting event. What
-  does not go together is refused in one place. A test walks through all combinations, and measures how far one unit
-  moves a sum.
+  sampling knows which units take part, for which neighbouring relations that is proven, and the accounting event.
+  Unsupported combinations are refused in one place. A test walks through all combinations, and measures how far one
+  unit moves a sum.
 - **Contributions are rows.** Users, augmentations and micro-batches are the same to the engine: a number of consecutive
   rows of a batch that are joined before they are clipped. The clip norm bounds a contribution whatever the kind of
   clipping, so the event does not depend on it.
 - **Everything random is a function of a key and the step.** So a run can be resumed, and its state contains no gradient
   without noise. A resumed run draws its noise under a new key; otherwise two runs from one state would share it.
-- **Checks decide before data do.** A run compares itself with a plain loop at its first batch, on made-up examples:
-  whether a run is refused must not depend on what the data contain.
+- **Checks do not depend on data.** A run compares itself with a plain loop at its first batch, on made-up examples:
+  whether a run is refused must not depend on the contents of the data.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Wavelet scattering: image features that need no training, so they cost no privacy.
+"""Wavelet scattering: image features that need no training and therefore cost no privacy.
 
 The wavelets are fixed before any data are seen, and the features of an image depend on that image alone. A linear model
 on them has few parameters and needs few steps; at the same budget it beats networks that are trained from scratch

@@ -130,6 +130,18 @@ def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nothing is pending" in run(capsys, "pending")
 
 
+@pytest.mark.usefixtures("patients")
+def test_a_run_that_is_going_on_is_not_settled_by_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """Committed by somebody else, it could publish nothing, although it is paid for."""
+    reserved = Ledger("sqlite:///privacy.db").budget("patients").reserve(Charge(event=LaplaceEvent(4.0), purpose="run"))
+    reserved.hold(0)
+    for action in ("--void", "--commit"):
+        assert "no process is working on" in refused(capsys, "pending", action, str(reserved.id))
+    assert reserved.is_open()
+    assert "committed" in run(capsys, "pending", "--commit", str(reserved.id), "--force")
+    reserved.release()
+
+
 def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "patient-month", "--blocks", "2026-09, 2026-10")
     run(capsys, "charge", "visits", "--epsilon", "0.75", "--purpose", "autumn", "--blocks", "2026-09")
@@ -236,8 +248,8 @@ def test_backup_and_restore(capsys: pytest.CaptureFixture[str], folder: Path) ->
     refusal = refused(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "x", *backup)
     assert "hush ledger restore" in refusal
     assert "new file" in refused(capsys, "backup", "backup.db")
-    assert "would be forgotten" in refused(capsys, "restore", "again.db", *backup)
-    assert "A row of it says so" in run(capsys, "restore", "again.db", "--head", head, *backup)
+    assert "would be lost" in refused(capsys, "restore", "again.db", *backup)
+    assert "A row of it records this" in run(capsys, "restore", "again.db", "--head", head, *backup)
     run(capsys, "restore", "forced.db", "--force", *backup)
     run(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "x", "--db", "sqlite:///again.db")
     assert "Row 2: the ledger was restored from a backup." in run(capsys, "verify", "--db", "sqlite:///again.db")

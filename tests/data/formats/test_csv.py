@@ -114,7 +114,7 @@ def test_utf_16_has_a_mark(tmp_path: Path, mark: bytes) -> None:
     assert records(path) == [["\u00e9", "\U0001f600\n"]]
     half = mark + "a,b\n".encode(encoding) + "\ud800".encode(encoding, "surrogatepass") + ",2\n3,4\n".encode(encoding)
     path.write_bytes(half)
-    assert records(path) == [["\ufffd", "2"], ["3", "4"]]
+    assert records(path) == [[None, "2"], ["3", "4"]]
 
 
 def test_decimal_commas_are_read_in_files_with_semicolons(tmp_path: Path) -> None:
@@ -152,3 +152,14 @@ def test_a_damaged_compressed_file_is_refused(tmp_path: Path, cut: int) -> None:
     path.write_bytes(gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 1000 + b",1\n")[:-cut])
     with pytest.raises(InvalidArgument, match="a readable file"):
         records(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_cell_that_is_not_utf_16_is_missing(tmp_path: Path, encoding: str) -> None:
+    """It must not become the text that another person has, who then would be the same unit."""
+    path = tmp_path / "t.csv"
+    lines = ["\ufeffwho,x", "\ufffd,1", "\ud800,2", "b\udc0d,3", "é,4", ""]
+    path.write_bytes("\n".join(lines).encode(encoding, "surrogatepass") + b"\x00")  # and half of a character at the end
+    records = [list(record) for batch in CsvFile(path).batches() for record in batch]
+    assert records[:4] == [["\ufffd", "1"], [None, "2"], [None, "3"], ["é", "4"]]
+    assert [record[0] for record in records[4:]] == [None]

@@ -138,3 +138,15 @@ def test_rows_are_units_only_by_a_row_id() -> None:
     for changes in ({"unit": "x"}, {"columns": {"row": "BIGINT"}}, {"time": "x", "window": "day"}):
         with pytest.raises(InvalidArgument, match="^unit="):
             PrivateTable(**{"columns": {"x": "DATE"}, "unit": "row", "row_id": ("rowid", "BIGINT"), **changes})
+
+
+@pytest.mark.parametrize("declared", ["UNION(a INTEGER, b VARCHAR)", "DOUBLE", "BLOB", "BOOLEAN"])
+def test_units_have_a_type_whose_values_differ_as_text(declared: str) -> None:
+    """In a union, the number 7 and the text 7 are two values with one text."""
+    with pytest.raises(InvalidArgument, match="expected a column of integers or text"):
+        PrivateTable(columns={"who": declared}, unit="who")
+
+
+@pytest.mark.parametrize("declared", ["UBIGINT", "UHUGEINT", "UTINYINT", "HUGEINT", "DECIMAL(9, 2)", "UUID"])
+def test_exact_numbers_and_unique_ids_are_units(declared: str) -> None:
+    assert PrivateTable(columns={"who": declared}, unit="who").unit == "who"

@@ -101,7 +101,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         (HEAD + PEOPLE + "rows_per_unit = 0", "tables.people.rows_per_unit=0: expected an integer >= 1."),
         (
             HEAD + PEOPLE + "rows_per_unit = 1\nrows_in_total = 1",
-            "tables.people.rows_in_total=1: expected none beside rows_per_unit.",
+            "tables.people.rows_in_total=1: expected none with rows_per_unit.",
         ),
         (HEAD + PEOPLE + "groups_per_unit = true", "tables.people.groups_per_unit=True: expected an integer >= 1."),
         (HEAD + PEOPLE.replace('"who"', '""'), "tables.people.unit='': expected the column that identifies a person."),

@@ -77,7 +77,7 @@ def test_steps_side_by_side_and_inside_each_other_count():
 )
 def test_steps_that_read_the_data_unpaid_are_refused(model):
     model.fit(ROWS, LABELS)
-    with pytest.raises(InvalidArgument, match="learns from the data, and its cost is not paid"):
+    with pytest.raises(InvalidArgument, match="learns from the data, but its cost is not accounted for"):
         hush.guarantee_of(model)
 
 
@@ -87,7 +87,7 @@ def test_a_subclass_of_a_step_that_learns_nothing_is_no_such_step():
             self.mean_ = np.mean(X, axis=0)
             return super().fit(X, y)
 
-    with pytest.raises(InvalidArgument, match="not paid"):
+    with pytest.raises(InvalidArgument, match="not accounted for"):
         hush.guarantee_of(make_pipeline(Learns(), bayes()).fit(ROWS, LABELS))
 
 

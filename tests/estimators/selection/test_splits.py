@@ -76,7 +76,7 @@ def test_an_estimator_that_keeps_all_rows_is_not_free():
     search = he.PrivateGridSearch(
         GaussianProcessRegressor(), {"alpha": [1e-6, 1e-3]}, score_epsilon=0.5, loss_bound=1.0, cv=he.Folds(2)
     )
-    with pytest.raises(InvalidArgument, match="not paid"):
+    with pytest.raises(InvalidArgument, match="not accounted for"):
         search.fit(x, x[:, 0])
 
 

@@ -86,7 +86,14 @@ def test_blocks_that_share_units_are_refused(opened: Opened, unit: Any, blocks: 
 
 
 @pytest.mark.parametrize(
-    ("unit", "block"), [("patient-month", "north"), ("patient-month", "2026-10-03"), ("patient-day", "autumn")]
+    ("unit", "block"),
+    [
+        ("patient-month", "north"),
+        ("patient-month", "2026-10-03"),
+        ("patient-day", "autumn"),
+        ("patient-month", "2026-13"),
+        ("patient-month", "２０２６-09"),  # another name of a month that has a budget
+    ],
 )
 def test_no_block_that_shares_units_can_be_added(opened: Opened, unit: str, block: str) -> None:
     data = opened().budget("visits", epsilon=1, delta=1e-6, unit=unit, blocks=["2026-09"])
@@ -115,6 +122,12 @@ def test_a_ledger_of_an_older_version_states_what_its_blocks_protect(opened: Ope
     assert ledger.verify().ok
     ledger.export(tmp_path / "report.html")
     assert "12 blocks that share units" in str(guarantee)
+
+
+@pytest.mark.parametrize("blocks", [5, "ab", [], [1, 2], [None], ["a", "a"], ["a\nb"], {"a", "b"}])
+def test_blocks_are_a_list_of_names(opened: Opened, blocks: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^blocks?="):
+        opened().budget("visits", epsilon=1, unit="row", blocks=blocks)
 
 
 def test_a_key_is_for_its_own_blocks(opened: Opened) -> None:

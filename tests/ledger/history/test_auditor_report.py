@@ -127,7 +127,7 @@ def test_an_empty_ledger(tmp_path: Path) -> None:
     ledger.budget("patients", epsilon=1, unit="row")
     page = check(page_of(ledger, tmp_path))
     assert "Nothing was charged." in page.text
-    assert "Nobody has been admitted" in page.text
+    assert "No one has been admitted yet" in page.text
 
 
 def test_answers_are_not_in_it(tmp_path: Path) -> None:
@@ -139,3 +139,14 @@ def test_answers_are_not_in_it(tmp_path: Path) -> None:
         answer="8675309"
     )
     assert "8675309" not in page_of(ledger, tmp_path)
+
+
+def test_one_charge_is_one_and_all_of_it_is_on_a_narrow_screen(tmp_path: Path) -> None:
+    """On 400 pixels, status and epsilon of each charge were beyond the edge."""
+    ledger = on_file(tmp_path)
+    ledger.budget("patients", epsilon=1, unit="row").charge(LaplaceEvent(9.0), purpose="a count")
+    html = page_of(ledger, tmp_path)
+    assert "Composition of 1 charge<" in html
+    narrow = html.partition("@media (max-width: 640px)")[2].partition("@page")[0]
+    assert ".charges.long tr { display: grid;" in narrow
+    assert 'class="charges long"' in html

@@ -90,7 +90,7 @@ def test_a_backup_that_lacks_charges_is_not_restored_unless_forced(tmp_path: Pat
     head, again = ledger.anchor(anchors, key=key), tmp_path / "again.db"
     evidence = {"anchors": anchors, "public_key": public_key}
     for given in ({}, {"head": head}, evidence, {**evidence, "head": early}):
-        with pytest.raises(InvalidArgument, match="would be forgotten"):
+        with pytest.raises(InvalidArgument, match="would be lost"):
             opened(backup).restore(again, **given)  # type: ignore[arg-type]
     assert not again.exists()
     opened(backup).restore(again, force=True)

@@ -157,6 +157,7 @@ ODD = [
     "sqlite:///{folder}/other.db",
     "sqlite:///{folder}/" + "x" * 300,
     "sqlite:///{folder}/a\0b",
+    "sqlite:///{folder}/\udcff.db",
     "sqlite:////dev/null",
     "postgresql://host:port/x",
     "mysql://host/x",

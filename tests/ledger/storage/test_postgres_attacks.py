@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
-from hush.accounting.budget import Charge, run_sealed
+from hush.accounting.budget import Charge, Repeat, run_sealed
+from hush.cli import main
 from hush.errors import InvalidArgument
-from hush.ledger import LedgerBudget
+from hush.ledger import Ledger, LedgerBudget
 from hush.ledger.accounts.earlier_charges import hashed_question
 from hush.ledger.storage import store as store_module
 from ledger.team import Team
@@ -96,6 +99,94 @@ def test_an_answer_that_an_analyst_has_made_up_is_not_given_to_others(team: Team
     assert hers == ("forged" if who == "bob" else "true")
 
 
+# What json of PostgreSQL takes, and hush does not write. The last ones are nested deeper than Python follows.
+DEEP = "[" * 3000 + "]" * 3000
+STRANGE = {
+    "no details": ("{}", QUESTION.event.to_json()),
+    "details of another kind": ('{"sealed": 1, "data": [1], "delta": "x"}', QUESTION.event.to_json()),
+    "deep details": (f'{{"sealed": {DEEP}}}', QUESTION.event.to_json()),
+    "no event": ('{"sealed": true}', "{}"),
+    "an event of no kind": ('{"sealed": true}', '{"schema": "hush.event/1", "kind": "odd"}'),
+    "an event without numbers": ('{"sealed": true}', '{"schema": "hush.event/1", "kind": "laplace", "scale": "x"}'),
+    "a deep event": ('{"sealed": true}', f'{{"kind": {DEEP}}}'),
+}
+
+
+def add_row(team: Team, budget: LedgerBudget, details: str, event: str) -> None:
+    """Let Ann add a pending row of the question, by SQL."""
+    question = hashed_question(budget, QUESTION)
+    statement = team.insert(kind="reserved", pure=0, event=event, question=question)
+    with team.engines["ann"].begin() as connection:
+        connection.exec_driver_sql(statement.replace("'{}', 5", f"'{details}', 5"))
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_row_that_hush_cannot_read_stops_nobody(
+    name: str, team: Team, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One such row made every `pending`, and every repetition of the question, end in a traceback."""
+    budget, olga = team.open("bob").budget("patients"), team.open("olga")
+    add_row(team, budget, *STRANGE[name])
+    assert run_sealed(budget, QUESTION, lambda: "true") == "true"
+    (pending,) = olga.budget("patients").pending()
+    for words in (["show"], ["show", "patients"], ["pending"], ["pending", "--json"]):
+        assert main(["ledger", *words, "--db", team.address("olga")]) == 0
+    assert not olga.verify().ok
+    assert not olga.export(tmp_path / "page.html").ok
+    assert main(["ledger", "pending", "--void", str(pending.id), "--db", team.address("olga")]) == 0
+    assert not olga.budget("patients").pending()
+
+
+@pytest.mark.parametrize(("details", "event"), [("[]", "{}"), ("5", "{}"), ('"x"', "{}"), ("{}", "[]"), ("{}", "null")])
+def test_a_row_that_is_no_object_is_refused(details: str, event: str, team: Team) -> None:
+    with pytest.raises(sa.exc.ProgrammingError, match="neither details nor event"):
+        add_row(team, team.open("bob").budget("patients"), details, event)
+
+
+def test_nobody_takes_a_part_of_another_plan(team: Team) -> None:
+    """Bob could neither run that part, which he has paid for, nor void the plan."""
+    budget = team.open("bob").budget("patients")
+    plan = budget.plan([LaplaceEvent(20.0)], delta=1e-8, purpose="one count")
+    for request in (f"plan {plan.id} part 0", "plan 999 part 0", "plan x part 0", "plan 1"):
+        with (
+            team.engines["ann"].begin() as connection,
+            pytest.raises(sa.exc.ProgrammingError, match="no plan of yours"),
+        ):
+            connection.exec_driver_sql(team.insert(pure=0, request=request))
+    plan.reserve(Charge(event=LaplaceEvent(20.0), purpose="a count")).commit()
+
+
+def test_an_answer_about_other_data_that_an_analyst_has_made_up_refuses_nobody(team: Team) -> None:
+    budget = team.open("bob").budget("patients")
+    question = hashed_question(budget, QUESTION)
+    assert question is not None
+    forge(team, budget, question=question)  # about no data
+    asked = replace(QUESTION, data="the table of March", repeat=Repeat.REFUSED_ON_OTHER_DATA)
+    assert run_sealed(budget, asked, lambda: "true") == "true"
+    with pytest.raises(InvalidArgument, match="other data"):  # her own question it does refuse
+        run_sealed(team.open("ann").budget("patients"), asked, lambda: "true")
+
+
+@pytest.mark.parametrize("holder", ["x", "", "a b c d", "m 99999999999999999999 2 d", "m\t\n 1 2 3", "m ../1 2 3"])
+def test_a_lease_with_a_strange_holder_is_alive_and_can_be_voided(holder: str, team: Team) -> None:
+    reserved = team.open("ann").budget("patients").reserve(QUESTION)
+    lease = "INSERT INTO hush_leases (charge, holder, beat, states) VALUES (%s, %s, 0, 0)"
+    with team.engines["ann"].begin() as connection:
+        connection.exec_driver_sql(lease, (reserved.id, holder))
+    (pending,) = team.open("olga").budget("patients").pending()
+    assert (pending.held_for() is not None) == bool(holder)
+    pending.void(force=True)
+
+
+def test_no_analyst_locks_a_table(team: Team) -> None:
+    """With the right to update a table comes that to lock it: all runs would wait, and `pending` for ever."""
+    for table in ("ledger", "head", "entries", "datasets", "budgets", "people", "shares", "leases"):
+        for mode in ("SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE"):
+            for who in ("ann", "aud"):
+                with team.engines[who].begin() as connection, pytest.raises(sa.exc.ProgrammingError):
+                    connection.exec_driver_sql(f"LOCK TABLE hush_{table} IN {mode} MODE NOWAIT")
+
+
 def test_a_request_that_an_analyst_has_taken_is_refused_to_others(team: Team) -> None:
     budget = team.open("bob").budget("patients")
     forge(team, budget, request="count 1")
@@ -155,6 +246,21 @@ def test_a_schema_with_the_name_of_a_person_is_not_looked_at(team: Team) -> None
     assert ledger.person.role == "analyst"
 
 
+def test_a_schema_in_which_everybody_may_create_is_refused(team: Team) -> None:
+    """As `public` was before PostgreSQL 15. Ann's operator fits better than the system's, and runs as whoever asks."""
+    with team.ledger.store.engine.connect() as connection:
+        connection.exec_driver_sql("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with team.engines["ann"].begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION public.trap(varchar, varchar) RETURNS boolean LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'she has the rights of %%', current_user; END $$;"
+            "CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.trap)"
+        )
+    for address in (team.address("olga"), team.url):
+        with pytest.raises(InvalidArgument, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
+            Ledger(address)
+
+
 def test_an_older_ledger_gets_a_role_of_its_own(team: Team) -> None:
     """Owners of ledgers before version 3 were members of whoever had created them."""
     olga = team.names["olga"]
@@ -167,7 +273,7 @@ def test_an_older_ledger_gets_a_role_of_its_own(team: Team) -> None:
         )
         old = owner_of_tables(team)
         connection.exec_driver_sql(f"REASSIGN OWNED BY {old} TO hush; DROP OWNED BY {old}; DROP ROLE {old}")
-    with pytest.raises(PermissionError, match="Whoever created it must open it once"):
+    with pytest.raises(PermissionError, match="Its creator must open it once"):
         team.open("ann")
     again = type(team.ledger)(team.url)
     again.close()

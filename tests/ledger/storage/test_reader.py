@@ -139,6 +139,6 @@ def test_a_file_that_changes_while_it_is_read(path: Path, monkeypatch: pytest.Mo
         with auditor.store.reading(), opened(path) as other:
             other.budget("patients").charge(LaplaceEvent(50.0), purpose="meanwhile")
 
-    with pytest.raises(LedgerUnavailable, match="Somebody wrote to the ledger"):
+    with pytest.raises(LedgerUnavailable, match="The ledger was written to"):
         read_slowly()
     assert auditor.verify().ok

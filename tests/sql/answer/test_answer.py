@@ -95,7 +95,7 @@ def test_a_replayed_answer_says_so() -> None:
     assert answer_from_json(answer_to_json(answer)).answered == asked
     assert answer.notes() == [str(GUARANTEE)]
     replayed = answer_with(("north", 1), answered=asked, replayed=True)
-    note = "The ledger gave this answer before: it is of 2026-11-18 09:30 UTC, and nothing was charged for it now."
+    note = "The ledger already had this answer, from 2026-11-18 09:30 UTC, so nothing was charged for it now."
     assert replayed.notes() == [note, str(GUARANTEE)]
     assert note in str(replayed)
     assert note in replayed._repr_html_()
@@ -107,7 +107,7 @@ def test_a_replay_of_an_older_version_has_no_date() -> None:
     del fields["answered"]
     answer = answer_from_json(json.dumps(fields))
     assert answer.answered is None
-    assert "it is of an earlier date" in str(dataclasses.replace(answer, replayed=True))
+    assert "from an earlier date" in str(dataclasses.replace(answer, replayed=True))
 
 
 def test_answers_become_data_frames() -> None:

@@ -18,7 +18,7 @@ duckdb = pytest.importorskip("duckdb")
 COUNT = "SELECT COUNT(*) AS n FROM meals"
 WITHIN = (
     "Intervals (95 %) cover the answer that counts each unit within these limits",
-    "One unit alone could hold more beyond them than an interval is wide: no private interval covers that.",
+    "A single unit could hold more beyond them than an interval is wide; no private interval covers that.",
 )
 
 
@@ -52,7 +52,7 @@ def test_one_heavy_unit_is_beyond_any_interval_and_the_answer_says_so(connection
     assert low < 9000  # which holds for the truth in any case
     assert high < 5000
     assert warned(answer)
-    assert answer.limits[-1] == "The lower ends of n hold for the truth in any case."
+    assert answer.limits[-1] == "The lower ends of n are valid for the true answer in any case."
     assert all(line in str(answer) for line in answer.limits)
 
 
@@ -65,8 +65,8 @@ def test_what_is_beyond_is_estimated_in_units_and_rows(connection: Any) -> None:
 def test_a_fact_makes_intervals_hold_for_the_truth(connection: Any) -> None:
     answer = said(connection, "SELECT COUNT(*) AS n FROM usual", name="usual", rows_per_unit=MostRows(4))
     assert answer.limits == (
-        "Limits, the most that a unit has, as you declared: a unit counts with at most 4 rows.",
-        "Intervals (95 %) hold for the truth, if what you declared is right.",
+        "Limits, declared as facts: a unit counts with at most 4 rows.",
+        "Intervals (95 %) cover the true answer, if your declarations are right.",
     )
     assert answer.guarantee.epsilon == 4.0
     low, high = answer.intervals[0]["n"]
@@ -79,7 +79,7 @@ def test_a_fact_covers_all_groups_of_a_unit(connection: Any) -> None:
     assert "at most 4 rows in at most 2 groups" in answer.limits[0]
     assert answer.limits[1:] == (
         "Values of price are clamped to 0 and 50, as declared.",
-        "Intervals (95 %) hold for the truth, if what you declared is right and no value is beyond the bounds.",
+        "Intervals (95 %) cover the true answer, if your declarations are right and no value is beyond the bounds.",
     )
     truth = connection.execute(text.replace("GROUP BY", "GROUP BY ") + " ORDER BY day").fetchall()
     for row, ends in zip(truth, answer.intervals, strict=True):
@@ -118,22 +118,25 @@ def test_a_fact_is_a_count(rows: Any) -> None:
 def test_rows_as_units_and_counts_of_units_leave_nothing_out(connection: Any) -> None:
     rows = said(connection, COUNT, unit=EachRow())
     assert rows.limits == (
-        "Each row is a unit, so that no limit leaves any out.",
-        "Intervals (95 %) hold for the truth, if what you declared is right.",
+        "Each row is a unit, so no limit leaves any rows out.",
+        "Intervals (95 %) cover the true answer, if your declarations are right.",
     )
     units = said(connection, "SELECT COUNT(DISTINCT who) AS n FROM meals")
     assert units.limits == (
-        "Each unit counts once, so that no limit leaves any out.",
-        "Intervals (95 %) hold for the truth.",
+        "Each unit counts once, so no limit leaves any rows out.",
+        "Intervals (95 %) cover the true answer.",
     )
 
 
 @pytest.mark.parametrize(
     ("aggregates", "lines"),
     [
-        ("COUNT(*) AS n, AVG(price) AS a", ["The lower ends of n hold for the truth in any case."]),
+        ("COUNT(*) AS n, AVG(price) AS a", ["The lower ends of n are valid for the true answer in any case."]),
         ("AVG(price) AS a, MEDIAN(price) AS m", []),
-        ("SUM(price) AS s", ["The lower ends of s hold for the truth if no value is below its lower bound."]),
+        (
+            "SUM(price) AS s",
+            ["The lower ends of s are valid for the true answer if no value is below its lower bound."],
+        ),
         ("SUM(price - 10) AS s, -COUNT(*) AS n", []),
     ],
 )
@@ -160,7 +163,7 @@ def test_intervals_allow_for_what_is_expected_just_beyond(connection: Any) -> No
     text = "SELECT day, COUNT(*) AS n, SUM(price) AS s, AVG(price) AS a FROM meals GROUP BY day"
     answer = meals.sql(text, epsilon=1.0, source=TestSource(3))
     (line,) = [line for line in answer.limits if "allow for" in line]
-    rows = float(line.split("allow for ")[1].split()[0].replace(",", ""))
+    rows = float(line.split("allow for the ")[1].split()[0].replace(",", ""))
     assert rows > 0
     for wide, noise in zip(answer.intervals, answer.noise_intervals, strict=True):
         assert wide["n"] == (noise["n"][0], pytest.approx(noise["n"][1] + rows, abs=0.5))
@@ -201,9 +204,8 @@ def test_a_fact_covers_all_groupings(connection: Any) -> None:
     text = "SELECT day, COUNT(*) AS n FROM usual GROUP BY ROLLUP (day)"
     answer = said(connection, text, name="usual", rows_per_unit=MostRows(4))
     assert answer.limits == (
-        "Limits, the most that a unit has, as you declared: a unit counts with at most 8 rows in at most 3 groups of "
-        "all groupings together.",
-        "Intervals (95 %) hold for the truth, if what you declared is right.",
+        "Limits, declared as facts: a unit counts with at most 8 rows in at most 3 groups of all groupings together.",
+        "Intervals (95 %) cover the true answer, if your declarations are right.",
     )
     assert [row[0] for row in answer.rows] == [0, 1, None]
     for row, ends in zip(answer.rows, answer.intervals, strict=True):

@@ -74,7 +74,9 @@ def test_a_row_is_in_one_period() -> None:
     assert rows_in(parts_condition("day", ["2025", "2026-02"], rows_as_units())) == [1, 4]
 
 
-@pytest.mark.parametrize("part", ["26", "2026-13", "2026-02-30", "2026-1", "north", "9999", "9999-12", "9999-12-31"])
+@pytest.mark.parametrize(
+    "part", ["26", "2026-13", "2026-02-30", "2026-1", "north", "9999", "9999-12", "9999-12-31", "２０２６-01"]
+)
 def test_periods_that_do_not_exist_are_refused(part: str) -> None:
     with pytest.raises(InvalidArgument, match="^parts="):
         parts_condition("day", [part], visits(time="day", window="hour"))

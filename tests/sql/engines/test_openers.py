@@ -262,3 +262,14 @@ def test_time_zones_and_percentiles_on_postgresql(database: tuple[str, Any]) -> 
     answer = utc.sql(text, epsilon=100.0, rows_per_unit=1, groups_per_unit=1)
     assert {row[0]: round(row[1] / 100) for row in answer.rows}[2] == 6  # half past four in the morning of 1 February
     connection.execute("DROP VIEW utc; DROP TABLE moments")
+
+
+def test_a_relation_is_read_by_its_own_connection() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE people AS SELECT i AS who FROM range(9) AS t(i)")
+    relation = connection.sql("SELECT * FROM people WHERE who > 2")
+    with pytest.raises(InvalidArgument, match="expected the connection of the relation. Write relation.create_view"):
+        hush.table(relation, unit="who")
+    relation.create_view("later")
+    answer = hush.table(connection, name="later", unit="who").sql("SELECT COUNT(*) FROM later", epsilon=1e3)
+    assert answer.rows == [(6,)]

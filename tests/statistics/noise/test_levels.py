@@ -41,6 +41,21 @@ def test_the_limit_is_what_units_have(name: str) -> None:
     assert chosen.max() <= 16 * wanted  # no limit in the millions
 
 
+@pytest.mark.parametrize("num_units", [0, 1, 5, 20, 60])
+def test_a_handful_of_units_get_a_small_limit(num_units: int) -> None:
+    """No level stands out. The fullest one would be one of 25 at random: half of the limits were above 1,000."""
+    chosen = limits(np.ones(num_units, dtype=np.int64))
+    assert np.median(chosen) <= 4
+    assert np.mean(chosen <= 64) > 0.9
+
+
+def test_a_few_units_that_are_spread_are_found() -> None:
+    """120 units with 20 to 200 rows, in four levels. None is sure to stand out, and none of 25 empty ones is taken."""
+    chosen = limits(np.linspace(20, 200, 120).astype(np.int64))
+    assert np.mean((chosen >= 256) & (chosen <= 1024)) > 0.9
+    assert chosen.max() <= 4096
+
+
 def test_one_heavy_unit_does_not_set_the_limit() -> None:
     """No private limit can hold for a single unit: it would tell that the unit is there."""
     chosen = limits(np.r_[np.ones(5000, dtype=np.int64), [1 << 20]])

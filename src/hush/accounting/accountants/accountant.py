@@ -1,7 +1,7 @@
-"""The contract of every accountant.
+"""The interface of every accountant.
 
-compose     append an event; refuse one that cannot be analysed
-events      what was run so far, without qualifications
+compose     append an event, or refuse one that cannot be analysed
+events      the events so far, without qualifications
 epsilon     for a delta, over the worst change of the data that the relation allows
 guarantee   epsilon with its unit, relation, method and assumptions
 """
@@ -28,7 +28,7 @@ _SMALLEST_DELTA = 1e-280  # smaller ones underflow when they are divided among m
 
 
 def check_accountant(name: str, kind: object) -> None:
-    """Refuse anything but a class of accountants."""
+    """Check that the argument is an accountant class."""
     if not (isinstance(kind, type) and issubclass(kind, Accountant)):
         raise InvalidArgument(name, kind, "a class of accountants", "Pass PldAccountant, for example, not an instance")
 
@@ -36,8 +36,8 @@ def check_accountant(name: str, kind: object) -> None:
 class Accountant(ABC):
     """Base class of accountants: they bound how much the released results reveal about one unit.
 
-    An accountant is an immutable value. `compose` returns a new one with the event appended. If it cannot analyse an
-    event, it raises `Unsupported` and names the part. It never approximates silently.
+    An accountant is an immutable value: `compose` returns a new one with the event appended. If it cannot analyse an
+    event, it raises `Unsupported` and names the offending part. It never approximates silently.
 
     >>> from hush.accounting import GaussianEvent, PldAccountant
     >>> accountant = PldAccountant().compose(GaussianEvent(10.0)).compose(GaussianEvent(5.0), 3)
@@ -46,7 +46,7 @@ class Accountant(ABC):
 
     Args:
         relation: How neighbouring datasets differ.
-        unit: What is protected; by default an example.
+        unit: The privacy unit; by default an example.
     """
 
     method: str
@@ -69,7 +69,7 @@ class Accountant(ABC):
         appended = plain if count == 1 else SelfComposedEvent(plain, count)
         # Refused here, before anything is run, and not when epsilon is asked for.
         self._checked(appended)
-        # A new value: whoever holds the old accountant keeps what it says.
+        # A new value: holders of the old accountant keep an unchanged one.
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
         result.events = (*self.events, appended)
@@ -134,10 +134,10 @@ class Accountant(ABC):
         )
 
     def max_tpr(self, fpr: float) -> float:
-        """Return the largest true positive rate that any membership attack has at a false positive rate.
+        """Return the largest true positive rate that any membership attack can reach at a false positive rate.
 
         This is one minus the trade-off function of f-DP. It is tight for the events' dominating pairs, and much smaller
-        than `Guarantee.max_tpr`, which knows a single (epsilon, delta).
+        than `Guarantee.max_tpr`, which uses a single (epsilon, delta).
 
         >>> from hush.accounting import GaussianEvent, PldAccountant
         >>> round(PldAccountant().compose(GaussianEvent(1.0)).max_tpr(0.01), 3)
@@ -150,7 +150,7 @@ class Accountant(ABC):
             An upper bound if `epsilon` and `delta` are.
 
         Assumes:
-            The attacker decides about a single unit (the caller's duty).
+            The attacker targets a single unit (the caller's duty).
 
         References:
             Dong, Roth & Su 2022, Proposition 2.4; Wasserman & Zhou 2010.
@@ -162,7 +162,7 @@ class Accountant(ABC):
         return Bound.UPPER
 
     def _settings(self) -> dict[str, object]:
-        """Return the attributes that a composed copy keeps, in addition to relation and unit."""
+        """Return the further attributes that a composed copy keeps, besides relation and unit."""
         return {}
 
     @abstractmethod

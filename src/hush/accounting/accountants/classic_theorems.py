@@ -1,6 +1,6 @@
 """Basic and advanced composition, for mechanisms known only by their (epsilon, delta).
 
-The bounds are loose, some of them very. `PldAccountant` gives the optimal composition of `ApproximateDPEvent`, and a
+The bounds are loose, sometimes very loose. `PldAccountant` gives the optimal composition of `ApproximateDPEvent`, and a
 smaller epsilon still if you describe the real mechanisms. `hush.lab.composition` has the theorems as functions.
 `claims` unfolds an event into its (epsilon, delta) claims, for `BasicAccountant`, `AdvancedAccountant` and budgets.
 """
@@ -25,7 +25,7 @@ Claim = tuple[float, float]
 
 
 class BasicAccountant(Accountant):
-    """Adds up epsilons and deltas: basic composition.
+    """Basic composition: adds up epsilons and deltas.
 
     >>> from hush.accounting import LaplaceEvent
     >>> BasicAccountant().compose(LaplaceEvent(10.0), 3).compose(LaplaceEvent(5.0)).epsilon(delta=0)
@@ -35,7 +35,8 @@ class BasicAccountant(Accountant):
         `epsilon` and `delta` are upper bounds, even if parameters are chosen adaptively.
 
     Assumes:
-        Each event has a single epsilon and delta (checked here: a Gaussian, which has a whole curve, is refused).
+        Each event has a single epsilon and delta (checked here: a Gaussian, which has a whole curve of them, is
+        refused).
 
     References:
         Dwork & Roth 2014, Theorem 3.16; Balle, Barthe & Gaboardi 2018, Theorem 8 (sampling).
@@ -61,7 +62,7 @@ class BasicAccountant(Accountant):
 
 
 class AdvancedAccountant(BasicAccountant):
-    """Composes (epsilon, delta) claims by the advanced theorem, or by the sum if that is smaller.
+    """Advanced composition of (epsilon, delta) claims, or their plain sum if that is smaller.
 
     >>> from hush.accounting import LaplaceEvent
     >>> round(AdvancedAccountant().compose(LaplaceEvent(100.0), 1000).epsilon(delta=1e-6), 2)
@@ -109,7 +110,7 @@ class AdvancedAccountant(BasicAccountant):
 
 @singledispatch
 def claims(event: ev.Event, change: Change) -> list[tuple[Claim, int]]:
-    """Return the (epsilon, delta) claims that an event consists of under one change, each with its count."""
+    """Return the (epsilon, delta) claims that make up an event under one change, each with its count."""
     raise Unsupported(f"{event.kind}: it has no single epsilon and delta", "Use PldAccountant")
 
 
@@ -213,7 +214,7 @@ def _sum(parts: list[tuple[Claim, int]]) -> Claim:
 def advanced_epsilon(single: list[Claim], counts: list[int], slack: float) -> float:
     """Return epsilon by advanced composition of different claims, each with its count.
 
-    Delta is the sum of theirs and the slack (Dwork & Roth 2014, section 3.5.2).
+    Delta is the sum of their deltas and the slack (Dwork & Roth 2014, section 3.5.2).
     """
     check_positive("slack", check_delta("slack", slack), "Advanced composition spends this delta")
     pairs = list(zip(single, counts, strict=True))

@@ -19,7 +19,9 @@ from hush.numerics import expm1_or_infinity
 
 
 class GdpAccountant(Accountant):
-    """Adds up mu^2, where mu-GDP means that neighbours are as hard to distinguish as N(mu, 1) and N(0, 1).
+    """Adds up mu^2 of Gaussian differential privacy.
+
+    Under mu-GDP, neighbours are at least as hard to tell apart as N(mu, 1) and N(0, 1).
 
     >>> from hush.accounting import GaussianEvent
     >>> accountant = GdpAccountant().compose(GaussianEvent(10.0), 4)
@@ -29,7 +31,7 @@ class GdpAccountant(Accountant):
     Guarantee:
         Exact for continuous Gaussians: ``bound`` is upper. For sampled Gaussians the central limit theorem gives only
         an *estimate*, and ``bound`` says so. It is often too low: at sampling rate 0.001, sigma 0.6 and 5000 steps it
-        gives 1.31, and the true epsilon is 3.44.
+        gives 1.31, but the true epsilon is 3.44.
 
     Assumes:
         Noise was drawn as the events say (the caller's duty). All events are Gaussians or sampled Gaussians (checked
@@ -59,7 +61,7 @@ class GdpAccountant(Accountant):
 
     def _loss(self) -> ComposedLoss:
         mu = self.mu
-        # mu-GDP is, by definition, to be no easier to tell apart than N(0, 1) and N(mu, 1).
+        # By definition, mu-GDP means no easier to tell apart than N(0, 1) and N(mu, 1).
         return ComposedLoss([(DominatingPair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
 
     def _epsilon(self, delta: float) -> float:

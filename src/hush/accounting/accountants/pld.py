@@ -1,7 +1,7 @@
 """The privacy loss distribution accountant: the default, and the tightest.
 
 events         unfold into dominating pairs, for each change of the data (`losses.pairs`)
-alternatives   where a record can be in several parts, one composition for each case; the worst counts
+alternatives   if a record can be in one of several parts, one composition per case; the worst one counts
 losses         each alternative's pairs, composed numerically (`losses.solver.ComposedLoss`)
 """
 
@@ -25,7 +25,8 @@ class PldAccountant(Accountant):
 
     Every event has a dominating pair of distributions. Their privacy losses are put on a lattice, once from above and
     once from below, and composed in the frequency domain under an exponential tilt, which makes rounding errors
-    relative to delta. The bounds include rounding, wrap-around and truncation. The lattice follows from ``accuracy``.
+    relative to delta. The bounds account for rounding, wrap-around and truncation. ``accuracy`` determines how fine the
+    lattice is.
 
     >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
     >>> accountant = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 1000)
@@ -35,16 +36,16 @@ class PldAccountant(Accountant):
 
     Args:
         relation: How neighbouring datasets differ.
-        unit: What is protected; by default an example.
+        unit: The privacy unit; by default an example.
         accuracy: The relative error of epsilon to aim for, between 1e-8 and 0.1.
 
     Guarantee:
         `epsilon` and `delta` are upper bounds. `interval` also gives a lower bound on the epsilon of the composed
-        dominating pairs, so the gap is the most that the numerics can have lost.
+        dominating pairs, so the gap bounds the numerical error.
 
     Assumes:
         Noise was drawn as the events say (the caller's duty). The events were fixed in advance: outcomes may decide
-        what is computed next, but not its parameters (the caller's duty; for parameters chosen adaptively use
+        what is computed next, but not its privacy parameters (the caller's duty; for parameters chosen adaptively use
         `RdpFilter` or `ZcdpFilter`). Each event's dominating pair is proven for the relation (checked here: others are
         refused).
 

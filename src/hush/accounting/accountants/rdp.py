@@ -4,8 +4,8 @@
     conversion   epsilon = divergence + slack(order, delta), minimised over orders (`best_order`)
 
 Divergences of noise come from the same privacy profiles that `PldAccountant` composes, by one integral
-(`losses.renyi`). So no mechanism has a second formula that could disagree. Only what has no profile is added here:
-zCDP claims, and selection by repetition.
+(`losses.renyi`). So no mechanism needs a second formula that might disagree with the first. This module adds only what
+has no profile: zCDP claims, and selection by repetition.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MAX_ORDER = 1e9
 class RdpAccountant(Accountant):
     """Adds up Renyi divergences and converts to epsilon at the best order: the moments accountant.
 
-    The best order can be any real number above 1; it is searched for, not taken from a list. The bound is looser than
-    that of `PldAccountant`, but it also holds adaptively at a fixed order (see `RdpFilter`), and it is the only one for
-    private selection.
+    The order can be any real number above 1; it is optimised, not picked from a list. The bound is looser than that of
+    `PldAccountant`, but it also holds adaptively at a fixed order (see `RdpFilter`), and it is the only accountant that
+    supports private selection.
 
     >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
     >>> accountant = RdpAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 1000)
@@ -48,7 +48,7 @@ class RdpAccountant(Accountant):
 
     Assumes:
         Noise was drawn as the events say (the caller's duty). Each event has a Renyi divergence, so none has a delta of
-        its own (checked here: refused).
+        its own (checked here: others are refused).
 
     References:
         Mironov 2017 (composition); Abadi et al. 2016 (moments); Mironov, Talwar & Zhang 2019 (sampled Gaussian);

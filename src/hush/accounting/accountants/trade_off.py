@@ -1,6 +1,7 @@
 """The trade-off between an attacker's two errors (f-DP), from the curve of all pairs of epsilon and delta.
 
-One (epsilon, delta) says less than an accountant knows. The whole curve bounds what any attack can achieve.
+A single (epsilon, delta) uses only part of what an accountant knows. The whole curve gives a tighter bound on any
+attack.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _REFINEMENTS = 12
 
 
 class PrivacyCurve(Protocol):
-    """What an accountant knows about its events."""
+    """The curve of (epsilon, delta) pairs that an accountant computes for its events."""
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon for a delta."""
@@ -23,10 +24,10 @@ class PrivacyCurve(Protocol):
 
 
 def largest_tpr(curve: PrivacyCurve, fpr: float) -> float:
-    """Return the smallest bound on an attack's true positive rate that any point of the curve gives.
+    """Return the tightest bound on an attack's true positive rate over all points of the curve.
 
     Every point bounds it, by ``e^epsilon fpr + delta`` and by ``1 - e^-epsilon (1 - delta - fpr)`` (Dong, Roth & Su
-    2022, Proposition 2.4). Any epsilon gives a valid bound; the search only makes it small.
+    2022, Proposition 2.4). Any epsilon gives a valid bound; the search only tightens it.
     """
 
     def rate(epsilon: float) -> float:

@@ -30,8 +30,8 @@ class ZcdpAccountant(Accountant):
         `epsilon` and `delta` are upper bounds; `rho` is the composed zCDP parameter.
 
     Assumes:
-        Noise was drawn as the events say (the caller's duty). Each event is zCDP, which sampled events in general are
-        not (checked here: refused).
+        Noise was drawn as the events say (the caller's duty). Each event is zCDP, which sampled events generally are
+        not (checked here: others are refused).
 
     References:
         Bun & Steinke 2016 (definition, composition, Proposition 1.4: epsilon-DP is epsilon^2/2-zCDP, Proposition 1.9:

@@ -1,6 +1,6 @@
 """Events: immutable descriptions of what was run on the data, for accountants to analyse.
 
-An event does not say how private a computation is, only what was computed. Noise is stated relative to the contribution
+An event says what was computed, not how private it is. Noise is stated relative to the contribution
 bound of one record. A sum of vectors of norm at most C, with Gaussian noise of standard deviation sigma * C, is
 ``GaussianEvent(sigma)``. Under the add-or-remove and zero-out relations such a sum moves by at most C, under
 replacement by up to 2 C. The accountant knows the relation; the event is the same.

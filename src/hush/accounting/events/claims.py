@@ -15,7 +15,7 @@ from hush.errors import check_delta, check_epsilon
 
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanismEvent(Event):
-    """A mechanism of bounded range: between neighbours its log-probabilities change within an interval of ``epsilon``.
+    """A mechanism of bounded range: between neighbours, log-probabilities change within an interval of ``epsilon``.
 
     The exponential mechanism with weights e^(epsilon * score / 2), for scores of sensitivity 1, has bounded range; for
     monotone scores also with weights e^(epsilon * score). Bounded range implies epsilon-DP, and composes better.
@@ -63,7 +63,7 @@ class RandomizedResponseEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class ApproximateDPEvent(Event):
-    """Any mechanism of which you know only that it is (epsilon, delta)-differentially private.
+    """Any mechanism that you know only to be (epsilon, delta)-differentially private.
 
     >>> from hush.accounting import PldAccountant
     >>> accountant = PldAccountant().compose(ApproximateDPEvent(epsilon=0.1, delta=1e-8), 100)
@@ -86,7 +86,7 @@ class ApproximateDPEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class ZeroConcentratedDPEvent(Event):
-    """Any mechanism of which you know only that it is rho-zCDP (Bun & Steinke 2016).
+    """Any mechanism that you know only to be rho-zCDP (Bun & Steinke 2016).
 
     >>> from hush.accounting import ZcdpAccountant
     >>> ZcdpAccountant().compose(ZeroConcentratedDPEvent(rho=0.01), 5).rho

@@ -13,7 +13,7 @@ from hush.errors import InvalidArgument, check_instance
 
 @dataclass(frozen=True, slots=True)
 class ComposedEvent(Event):
-    """Several events on the same data. Each may depend on earlier outcomes, but its parameters may not.
+    """Several events on the same data. Each may depend on earlier outcomes, but its privacy parameters may not.
 
     >>> from hush.accounting import GaussianEvent, LaplaceEvent, PldAccountant
     >>> event = ComposedEvent((GaussianEvent(4.0), LaplaceEvent(10.0)))

@@ -83,7 +83,7 @@ def encode_event(event: Event) -> dict[str, Any]:
 
 
 def decode_event(data: object) -> Event:
-    """Return the event that nested dictionaries describe, or raise an error that names the wrong field."""
+    """Return the event that nested dictionaries describe. An error names the invalid field."""
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
         raise InvalidArgument("event", data, 'an object with a "kind"', f"Kinds are {', '.join(sorted(_KINDS))}")
     cls = _KINDS.get(data["kind"])

@@ -1,4 +1,4 @@
-"""Noise on sums: what was added, relative to the contribution bound of one record.
+"""Noise added to sums, relative to the contribution bound of one record.
 
 A sum of vectors of norm at most C, with Gaussian noise of standard deviation sigma * C, is ``GaussianEvent(sigma)``.
 """

@@ -1,4 +1,4 @@
-"""Events as they count for units with other windows of time than they were stated for.
+"""Events, converted to units with other time windows than those they were stated for.
 
 One window of the unit is a chain of changes in the windows of the release: `hush.guarantee.Unit.touched`. Where some of
 them are removals and others additions, only events qualify whose cost does not depend on the direction: noise that is
@@ -22,7 +22,7 @@ _LARGEST_GROUP = 1000
 
 
 def windows_event(event: Event, touched: Touched, *, stated: str, unit: str) -> Event:
-    """Return an event for a unit that is so many changes in the windows of the release, or refuse it.
+    """Convert an event to a unit that amounts to several changes in the windows of the release, or refuse it.
 
     Args:
         event: The event, without qualifications.
@@ -65,7 +65,7 @@ def _converted(event: Event, touched: Touched) -> Event | None:
 
 
 def _noise(event: Event, size: int) -> Event | None:
-    """Return noise as it protects a sum that moves so many times as far; None for another event."""
+    """Return noise rescaled to a sum that moves several times as far; None for other events."""
     if isinstance(event, GaussianEvent):
         return GaussianEvent(math.nextafter(event.noise_multiplier / size, 0.0))
     if isinstance(event, LaplaceEvent):

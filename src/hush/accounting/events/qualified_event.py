@@ -14,7 +14,7 @@ from hush.guarantee import Relation, Unit
 
 @dataclass(frozen=True, slots=True)
 class QualifiedEvent(Event):
-    """``event``, tied to a relation and a unit, with assumptions that every guarantee about it must repeat.
+    """``event``, tied to a relation and a unit, with assumptions that every guarantee based on it must state.
 
     Mechanisms produce these events, since a sensitivity holds for one relation and unit. An accountant for another one
     refuses them.
@@ -39,8 +39,8 @@ class QualifiedEvent(Event):
 def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tuple[str, ...]]:
     """Return an event without its qualifications, and their assumptions. Refuse those of another relation or unit.
 
-    An event that is stated for other windows of time than the unit's becomes one for as many changes as one window of
-    the unit is in them: `Unit.touched`.
+    An event that is stated for other time windows is converted: one window of the unit counts as several changes in the
+    event's windows (`Unit.touched`).
     """
     return _plain(event, relation, unit, is_alone=True)
 

@@ -1,4 +1,4 @@
-"""The numbers that events accept: those that accountants can analyse in double precision."""
+"""The ranges of numbers that events accept, because accountants can analyse them in double precision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROUNDING = "Outside, rounding errors dominate"
 
 
 def check_noise(name: str, value: float) -> float:
-    """Return a ratio of noise to sensitivity within the range that accountants can analyse."""
+    """Check that a ratio of noise to sensitivity is within the range that accountants can analyse."""
     number = check_positive(name, value)
     if not _MIN_NOISE <= number <= _MAX_NOISE:
         raise InvalidArgument(name, value, f"between {_MIN_NOISE:.3g} and {_MAX_NOISE:.3g}", _ROUNDING)
@@ -20,7 +20,7 @@ def check_noise(name: str, value: float) -> float:
 
 
 def check_size(name: str, value: int, *, minimum: int = 1, maximum: int = 10**12) -> int:
-    """Return an integer within the range that accountants can analyse."""
+    """Check that an integer is within the range that accountants can analyse."""
     number = check_count(name, value, minimum=minimum)
     if not number <= maximum:
         raise InvalidArgument(name, value, f"an integer <= {maximum:.3g}", _ROUNDING)
@@ -28,7 +28,7 @@ def check_size(name: str, value: int, *, minimum: int = 1, maximum: int = 10**12
 
 
 def check_loss(name: str, value: float) -> float:
-    """Return an epsilon within the range that accountants can analyse."""
+    """Check that an epsilon is within the range that accountants can analyse."""
     number = check_positive(name, value)
     # Laplace noise of scale b on a sensitivity of 1 has epsilon = 1 / b (Dwork et al. 2006): the same range, inverted.
     if not 1 / _MAX_NOISE <= number <= 1 / _MIN_NOISE:

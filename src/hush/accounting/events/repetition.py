@@ -1,4 +1,4 @@
-"""Selection by repetition: an event that is run a random number of times, of which the best outcome is released."""
+"""Selection by repetition: run an event a random number of times and release the best outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The privacy loss: from the profile of one mechanism to the epsilon of many.
+"""Privacy losses: from the profile of one mechanism to the epsilon of a composition.
 
     events -> pairs -> lattice -> spectrum -> delta(epsilon) -> epsilon
 
@@ -8,9 +8,9 @@ In reading order:
 - `noise_profiles`, `sampled_profiles`, `projected_profile`, `allocation`: the profile of each mechanism.
 - `pairs`: from an event to its dominating pairs.
 - `lattice`: a pair on a grid, from above and from below.
-- `saddle_point`, `grid`: which grid a problem needs.
+- `saddle_point`, `grid`: the choice of the grid.
 - `composition`: many pairs on a grid, composed in the frequency domain with certified errors.
-- `failures`: infinite losses, which compose by themselves.
+- `failures`: infinite losses, which are composed separately.
 - `solver`: certified bounds on epsilon and delta.
 - `renyi`: Renyi divergences, from the same profiles.
 """

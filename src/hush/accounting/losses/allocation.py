@@ -79,7 +79,7 @@ class AllocationProfile(Profile):
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """The error of the masses, and of the losses relative to the spread of the likelihood ratio."""
+        """A bound on the error of the masses, and of the losses relative to the spread of the likelihood ratio."""
         return self._curve.relative_error
 
     def delta(self, epsilon: Array) -> Array:
@@ -259,7 +259,7 @@ def _sum_law(noise_multiplier: float, num_bins: int) -> _Law:
 
 
 class _SumSpread:
-    """The approximate spread of a sum of k summands. It decides where grid points are, and nothing else.
+    """The approximate spread of a sum of k summands. It only decides where grid points are.
 
     Left of its mean, a sum near any value is distributed like its summands under a tilt e^(-r W) to that mean.
     """

@@ -26,7 +26,7 @@ def split_failure(pair: DominatingPair) -> tuple[float, DominatingPair]:
 
     With probability f the worst (epsilon, f)-DP mechanism reveals its input, else it is randomised response (Kairouz,
     Oh & Viswanath 2015, Theorem 3.2): delta(eps) = f + (1 - f) delta'(eps). So f composes separately and exactly, and
-    no truncated tail or rounding error has to be paid out of it.
+    truncated tails and rounding errors do not use any of it up.
     """
     profile = pair.forward
     if isinstance(profile, RandomizedResponseProfile) and pair.backward == profile:
@@ -43,7 +43,7 @@ def split_failure(pair: DominatingPair) -> tuple[float, DominatingPair]:
 
 
 def states_failure(profile: Profile) -> bool:
-    """Return whether a profile's failure probability is, without rounding, what an event states."""
+    """Return whether a profile's failure probability is exactly the one that an event states."""
     if isinstance(profile, PointwiseMax):
         return all(map(states_failure, profile.profiles))
     return isinstance(profile, RandomizedResponseProfile)

@@ -1,11 +1,11 @@
 """The choice of a lattice: spacing, tilt and window, for a requested accuracy and within memory.
 
     tilt        c, near the saddle point, such that a short window holds the tilted loss
-    window      the period L of the Fourier transform; what lies outside wraps around and counts as error
+    window      the period L of the Fourier transform; mass outside it wraps around and counts as error
     spacing     h, such that the chords between lattice points raise epsilon by the accuracy
     reach       up to this many points from 0 every lattice point is used; farther out a relative resolution is enough
 
-These numbers affect the tightness of a bound, never its validity.
+These choices affect how tight a bound is, never whether it is valid.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LossGrid:
         spacing: The distance h of the lattice points.
         tilt: The tilt c.
         num_points: The number n of lattice points in a period.
-        fine_reach: Up to this many points from 0 every lattice point is used. Farther out, the relative resolution
+        fine_reach: Within this many points of 0, every lattice point is used. Farther out, the relative resolution
             stays constant.
         tail: The probability of each loss that may be truncated on the right.
         exact: Whether every corner of every curve is a lattice point.
@@ -57,7 +57,7 @@ class LossGrid:
         return replace(self, spacing=self.spacing * factor, num_points=min(points, MAX_POINTS), exact=False)
 
     def indices(self, pair: DominatingPair, count: int, offset: float = 0.0, *, complete: bool = False) -> Indices:
-        """Return the lattice points, counted from the offset, that represent a pair.
+        """Return the lattice points that represent a pair, counted from the offset.
 
         Args:
             pair: The pair.

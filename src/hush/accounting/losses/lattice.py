@@ -103,7 +103,7 @@ def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Arra
 
 
 def dominated(pair: DominatingPair, losses: Array, gaps: Array, *, straight: bool = False) -> list[Atoms]:
-    """Return pairs on the same losses whose profiles are nowhere above ``pair``'s. Which is best depends on the case.
+    """Return pairs on the same losses whose profiles are nowhere above ``pair``'s. Neither is best in all cases.
 
     Args:
         pair: The pair to bound from below.
@@ -210,7 +210,7 @@ def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array
     keep = np.arange(len(losses))
     distances = np.append(0.0, np.cumsum(gaps))
     masses, noise = corner_masses(losses, gaps, curve)
-    # A point above the chord of two others (one may be the origin) is no corner of the hull and has a negative mass.
+    # A point above the chord of two others (one may be the origin) is not a corner of the hull; its mass is negative.
     # Usually whole stretches can be dropped at once. If not, a pass over the points settles all but the first.
     for attempt in itertools.count():
         if not (masses < 0).any() or (attempt > _HULL_ROUNDS and masses[0] >= 0):

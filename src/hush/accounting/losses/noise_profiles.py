@@ -20,7 +20,7 @@ class GaussianProfile(Profile):
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """From exponents up to 40^2 / 2, and the difference of two Mills ratios at a distance of mu."""
+        """The error of exponents up to 40^2 / 2, and of the difference of two Mills ratios at a distance of mu."""
         return ULP * (4000 + 400 / self.mu)
 
     def delta(self, epsilon: Array) -> Array:

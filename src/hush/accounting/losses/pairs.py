@@ -1,4 +1,4 @@
-"""From events to dominating pairs: what one change of the data does to each mechanism.
+"""From events to dominating pairs: how one change of the data affects each mechanism.
 
     relation       how neighbours differ
     changes        a record removed, added or replaced (or ``size`` records at once); the worst of them counts
@@ -39,7 +39,7 @@ _MAX_ALTERNATIVES = 200  # each one is composed separately
 
 
 class Direction(Enum):
-    """How the data change from P to Q: a record is removed, added or replaced."""
+    """The change from P to Q: a record is removed, added or replaced."""
 
     REMOVE = "remove"
     ADD = "add"
@@ -54,7 +54,7 @@ class Change:
         direction: Whether records are removed, added or replaced.
         relation: The accountant's relation. Claims hold for this relation and no other.
         size: How many records change at once.
-        claimed: Whether this is a change that the relation allows, so that claims cover it.
+        claimed: Whether the relation allows this change, so that claims cover it.
     """
 
     direction: Direction
@@ -96,7 +96,7 @@ def refuse_group(event: ev.Event, change: Change) -> None:
 
 
 def require_claim(event: ev.Event, change: Change) -> None:
-    """Refuse a change that no claim covers: one that the relation does not allow on its own."""
+    """Refuse a change that no claim covers because the relation does not allow it on its own."""
     if not change.claimed:
         raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
 
@@ -225,7 +225,7 @@ def _(event: ev.DiscreteGaussianEvent, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
-    # Integer noise has a profile of its own: it is symmetric, as the noise is.
+    # Integer noise has its own profile, which is symmetric, as the noise is.
     return DominatingPair.symmetric(DiscreteLaplaceProfile(event.scale, change.shift * event.sensitivity))
 
 

@@ -5,8 +5,8 @@ delta_QP(eps)]`` (Sason & Verdu 2016, the integral representation of f-divergenc
 terms are positive, so a small divergence keeps its relative accuracy.
 
 The integral is computed with Gauss-Legendre panels of equal relative width, on two grids. If the two disagree at an
-order, or if the profile underflows there before the integrand has decayed, the result is infinity: a valid bound,
-where a guess would not be.
+order, or if the profile underflows there before the integrand has decayed, the result is infinity, which is still a
+valid bound.
 """
 
 from __future__ import annotations

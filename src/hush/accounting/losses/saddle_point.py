@@ -2,8 +2,8 @@
 
 delta(eps) is an integral of exp(K(c) - c eps) / (c (c + 1)) along a line in the complex plane, with K the cumulant
 generating function of the composed privacy loss. Near the saddle point of the integrand the integral is easy to
-estimate, and the tilt c there is the right one for the lattice. All of this guides the choice of a grid; no bound
-depends on it.
+estimate, and the tilt c there is the right one for the lattice. This only guides the choice of a grid; no bound depends
+on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From an attack's scores to a lower bound on epsilon.
 
-Data flows through the files of this room in this order:
+Data flows through the files of this package in this order:
 
     scores       two arrays, or one array and the coins of its canaries           audit.py
     Sample       checked scores; counts at any threshold                          sample.py
@@ -10,5 +10,5 @@ Data flows through the files of this room in this order:
                  or a posterior                                                   bayes.py
     AuditResult  the bound with its confidence and assumptions                    result.py
 
-`roc.py` draws the same scores as a curve and proves nothing. The public names are in `hush.audit`.
+`roc.py` turns the same scores into a curve, which proves nothing. The public names are in `hush.audit`.
 """

@@ -40,10 +40,10 @@ def audit_scores(
     unit: Unit = _EXAMPLE,
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Bound epsilon from an attack's scores of members and non-members.
+    """Bound epsilon from an attack's scores for members and non-members.
 
-    The scores are higher for records that look more like members. A threshold on them is a membership test, and its
-    error rates bound epsilon from below.
+    Higher scores mean "more like a member". A threshold on the scores is a membership test, and its error rates bound
+    epsilon from below.
 
     >>> import numpy as np
     >>> noise = np.random.default_rng(1).laplace(size=(2, 2000))
@@ -151,8 +151,8 @@ def audit_one_run(
     Args:
         scores: One score for each canary, included or not, in an order that does not depend on the coins.
         included: The coins: one boolean for each canary, True if it was included.
-        num_guesses: How many of the highest scores are guessed to be members, fixed beforehand. None leaves it to
-            ``threshold``.
+        num_guesses: How many of the highest scores are guessed to be members, fixed beforehand. None lets ``threshold``
+            decide.
         num_out_guesses: How many of the lowest scores are guessed to be non-members.
         threshold: The rule that chooses the guesses if ``num_guesses`` is None; `Bonferroni` by default.
         delta: The delta at which epsilon is bounded.
@@ -210,7 +210,8 @@ def best_of(results: Sequence[AuditResult]) -> AuditResult:
         The result with the largest lower bound.
 
     Guarantee:
-        The confidence of each single result: with ``num_trials`` of at least their number, all bounds hold together.
+        The confidence of each single result: because every ``num_trials`` is at least their number, all bounds hold
+        together.
 
     Assumes:
         Confidence bounds that share confidence, delta, unit and relation, with ``num_trials`` large enough (checked
@@ -223,6 +224,7 @@ def best_of(results: Sequence[AuditResult]) -> AuditResult:
         raise InvalidArgument("results", [], "at least one result")
     for result in results:
         check_instance("results", result, AuditResult)
+        # The best of k bounds is valid only if each of them was corrected for k trials.
         trials = result.details.get("num_trials", 1)
         if not (isinstance(trials, int) and trials >= len(results)) or result.bound is not Bound.LOWER:
             advice = f"Run each audit with num_trials={len(results)} or more", "Credible bounds cannot be combined"
@@ -252,6 +254,7 @@ def _rule_assumptions(rule: ThresholdRule | None) -> tuple[str, ...]:
 
 def _rule_for(method: BoundMethod, threshold: ThresholdRule | None) -> ThresholdRule | None:
     """Return the rule to apply: the caller's, the method's default, or None if the method fixes its guesses."""
+    # A number of guesses fixed beforehand leaves nothing to choose, so no rule applies.
     guesses_fixed = isinstance(method, GuessMethod) and method.num_guesses is not None
     if guesses_fixed and threshold is not None:
         advice = "Leave out num_guesses if a rule should choose"

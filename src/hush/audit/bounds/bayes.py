@@ -1,6 +1,6 @@
 """A credible bound on epsilon: Jeffreys posteriors of the two error rates.
 
-This is the one method of the room that makes no frequentist claim. Its results carry `Bound.ESTIMATE`, and
+This is the only method in the package that makes no frequentist claim. Its results carry `Bound.ESTIMATE`, and
 `AuditResult.compare` refuses them.
 """
 
@@ -118,7 +118,7 @@ class _Posterior:
 
 @dataclass(frozen=True, slots=True)
 class Jeffreys(BoundMethod):
-    """A credible bound on epsilon from Jeffreys priors. It is often tighter than `ClopperPearson`, and proves nothing.
+    """A credible bound on epsilon from Jeffreys priors. It is often tighter than `ClopperPearson`, but proves nothing.
 
     >>> from hush.audit import audit_scores
     >>> result = audit_scores([1.0] * 100, [0.0] * 100, method=Jeffreys())

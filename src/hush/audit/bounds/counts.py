@@ -27,7 +27,7 @@ _MAX_BISECTIONS = 200  # far more than the 64 or so that take a float to its nei
 
 
 class Side(Enum):
-    """Which end of a confidence interval you want.
+    """One end of a confidence interval.
 
     >>> float(clopper_pearson(0, 10, 0.05, Side.LOWER)), float(clopper_pearson(10, 10, 0.05, Side.UPPER))
     (0.0, 1.0)
@@ -87,7 +87,7 @@ def epsilon_at(tpr: ArrayLike, fpr: ArrayLike, delta: float) -> Floats:
 
 
 def signed_epsilon_at(tpr: ArrayLike, fpr: ArrayLike, delta: float) -> Floats:
-    """Return `epsilon_at` without the cut at 0: negative values still rank thresholds that show nothing."""
+    """Return `epsilon_at` without the floor at 0: negative values still rank thresholds that show no leakage."""
     true_rate, false_rate = np.asarray(tpr, np.float64), np.asarray(fpr, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         # TPR <= e^epsilon FPR + delta, and the same for the test that flags the others: TNR <= e^epsilon FNR + delta.

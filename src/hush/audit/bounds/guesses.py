@@ -1,4 +1,4 @@
-"""Guesses about canaries of one run: how many are made, and how many are correct.
+"""Guesses about the canaries of one run: how many to make, and how many are correct.
 
 An "in" guess says that a canary was included, an "out" guess that it was left out. The highest scores get the in
 guesses, the lowest scores the out guesses, and the rest are abstained from. `one_run.py` turns the counts into a bound.
@@ -19,7 +19,7 @@ _UNFAIR = 1e-6  # coins that fall less evenly than this probability are refused
 
 
 def check_guesses(in_guesses: int | None, out_guesses: int) -> None:
-    """Refuse numbers of guesses that do not make a test."""
+    """Refuse numbers of guesses that do not define a test."""
     check_count("num_out_guesses", out_guesses, minimum=0)
     if in_guesses is None:
         if out_guesses:
@@ -31,7 +31,7 @@ def check_guesses(in_guesses: int | None, out_guesses: int) -> None:
 def check_coins(num_in: int, num_out: int) -> None:
     """Refuse a split into members and non-members that fair coins do not produce.
 
-    With unfair coins, always guessing the likelier side is correct too often, whatever the mechanism does.
+    With unfair coins, always guessing the likelier side would be correct too often, whatever the mechanism does.
     """
     total = num_in + num_out
     # Two-sided binomial test of probability 1/2.
@@ -50,7 +50,7 @@ def numbers_of_guesses(num_canaries: int, error: float) -> list[int]:
     """Return the numbers of guesses to try, which depend on no score.
 
     The first is log2(1 / error): with fewer guesses, even an all-correct result is luck with probability above
-    ``error``. Each next one is larger by a fixed factor.
+    ``error``. After that, each is larger than the previous one by a fixed factor.
     """
     rungs = [min(math.ceil(-math.log2(error)), num_canaries)]
     while rungs[-1] < num_canaries:

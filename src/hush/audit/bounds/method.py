@@ -1,7 +1,7 @@
 """The interface of bound methods, and how threshold rules drive it.
 
-A `BoundMethod` turns a `Sample` into a `MethodBound` at a given error level. A threshold rule (`thresholds.py`) decides
-which of its methods `apply_rule` calls. `audit.py` wraps the outcome in an `AuditResult`.
+A `BoundMethod` turns a `Sample` into a `MethodBound` at a given error level. The threshold rule (`thresholds.py`)
+decides which of its methods `apply_rule` calls. `audit.py` wraps the outcome in an `AuditResult`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hush.guarantee import Bound
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The level of a bound.
+    """The error level of a bound.
 
     Attributes:
         error: The probability with which the bound may fail.
@@ -65,7 +65,7 @@ class BoundMethod(ABC):
 
     Attributes:
         description: The method in a few words, for the result.
-        assumptions: Sentences that must hold and are not checked.
+        assumptions: Assumptions that are not checked, one sentence each.
         bound: `Bound.LOWER` for a confidence bound, `Bound.ESTIMATE` for anything weaker.
         default_rule: The threshold rule that applies if you pass none.
     """
@@ -92,13 +92,14 @@ class BoundMethod(ABC):
         return sample.stratified(fraction, rng)
 
     def bound_without_rule(self, sample: Sample, level: Level) -> MethodBound:
-        """Bound epsilon if the method itself fixes which guesses are made."""
+        """Bound epsilon if the method itself fixes the guesses."""
         raise InvalidArgument("threshold", None, "a threshold rule", f"{type(self).__name__} has no default")
 
 
 @singledispatch
 def apply_rule(rule: ThresholdRule | None, method: BoundMethod, sample: Sample, level: Level) -> MethodBound:
     """Bound epsilon by a method under a threshold rule, or under the method's own fixed guesses if the rule is None."""
+    # Only registered rules are known to correct for their choice.
     if rule is not None:
         raise Unsupported(f"{type(rule).__name__}: not a threshold rule of hush.audit", "Use e.g. Bonferroni()")
     return method.bound_without_rule(sample, level)

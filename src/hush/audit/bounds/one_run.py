@@ -1,8 +1,8 @@
 """Bounds from one run with many canaries: `OneRun` and `OneRunFDP`.
 
-Each canary was included by a fair coin. The audit guesses the coins from the scores (`guesses.py`); under an
-(epsilon, delta) guarantee, too many correct guesses are unlikely. `one_run_epsilon` inverts that probability. The
-classes decide which guesses are made, and pay for choosing their number.
+Each canary was included by a fair coin. The audit guesses the coins from the scores (`guesses.py`); under an (epsilon,
+delta) guarantee, too many correct guesses are unlikely. `one_run_epsilon` inverts that probability. The classes decide
+which guesses to make, and correct for choosing their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PRECISION = 1e-12
 def one_run_epsilon(
     num_canaries: int, num_guesses: int, num_correct: int, *, significance: float, delta: float = 0.0
 ) -> float:
-    """Return the largest epsilon that is contradicted by this many correct guesses.
+    """Return the largest epsilon that this many correct guesses contradict.
 
     Let m = ``num_canaries``, r = ``num_guesses``, v = ``num_correct`` and W ~ Binomial(r, e^epsilon / (1 + e^epsilon)).
     Under (epsilon, delta)-privacy, the probability of v or more correct guesses is at most
@@ -105,6 +105,7 @@ class _TailBound:
         """
         if self.delta_factor == 0:
             return self._binomial_tail(epsilon)
+        # Each term rejects at its own share of the level, so their failure probabilities add up to it.
         by_tail = self._binomial_tail(epsilon) / (1 - _DELTA_SHARE)
         by_delta = self._delta_term(epsilon) / _DELTA_SHARE
         return min(max(by_tail, by_delta), 1.0)
@@ -127,8 +128,10 @@ class _TailBound:
 
 def _largest_rejected(rejects: Callable[[float], bool]) -> float:
     """Return the largest epsilon that a monotone test rejects, rounded down; 0 if it rejects none."""
+    # Not even epsilon = 0 is contradicted, so nothing was shown.
     if not rejects(0.0):
         return 0.0
+    # The test is monotone in epsilon, so doubling brackets the answer and bisection finds it.
     low, high = 0.0, 1.0
     # Invariant: low is rejected and high is not, so low never exceeds the answer.
     while rejects(high):
@@ -155,7 +158,7 @@ class GuessMethod(BoundMethod):
         """Whether these guesses show more than the best bound so far."""
 
     def bound_without_rule(self, sample: Sample, level: Level) -> MethodBound:
-        """Make the fixed numbers of guesses: "in" for the highest scores, "out" for the lowest."""
+        """Make a fixed number of guesses: "in" for the highest scores, "out" for the lowest."""
         if self.num_guesses is None:
             raise InvalidArgument("num_guesses", None, "a number of guesses, or a threshold rule")
         total_guesses = self.num_guesses + self.num_out_guesses
@@ -165,7 +168,7 @@ class GuessMethod(BoundMethod):
         return self.bound_from_guesses(sample, total_guesses, correct, level)
 
     def bound_at_best(self, sample: Sample, level: Level) -> MethodBound:
-        """Make "in" guesses only, with the best number of guesses on a ladder that no score influences."""
+        """Make "in" guesses only, with the best number of guesses from a ladder that does not depend on the scores."""
         rungs = numbers_of_guesses(sample.num_in + sample.num_out, level.error)
         # Bonferroni over the rungs, which depend on the number of canaries and the error only.
         rung_level = Level(level.error / len(rungs), level.delta)
@@ -186,6 +189,7 @@ class GuessMethod(BoundMethod):
 
     def split(self, sample: Sample, fraction: float, rng: np.random.Generator) -> tuple[Sample, Sample]:
         """Split without looking at the coins, so that the coins of the second part stay fair."""
+        # Split by position only: a split that looked at coins would leave the rest unfair.
         first, second = sample.pooled(fraction, rng)
         if not (first.num_in + first.num_out and second.num_in + second.num_out):
             raise InvalidArgument("fraction", fraction, "a fraction that leaves canaries in both parts")
@@ -194,7 +198,7 @@ class GuessMethod(BoundMethod):
 
 @dataclass(frozen=True, slots=True)
 class OneRun(GuessMethod):
-    """Guesses about which canaries one run included. Valid for every mechanism.
+    """Guess which canaries one run included. Valid for every mechanism.
 
     >>> import numpy as np
     >>> from hush.audit import audit_scores
@@ -242,6 +246,7 @@ class OneRun(GuessMethod):
     def bound_at(self, sample: Sample, threshold: float, level: Level) -> MethodBound:
         """Guess "in" for all scores at or above the threshold. Their number is random, and the bound allows for it."""
         tp, fp = sample.counts(threshold)
+        # The scores decide how many reach the threshold, so the number of guesses is random.
         tail = _TailBound(sample.num_in + sample.num_out, int(tp + fp), int(tp), level.delta)
         lower = _largest_rejected(lambda epsilon: tail.random_guesses(epsilon) <= level.error)
         return _method_bound(sample, int(tp + fp), int(tp), lower, threshold)
@@ -264,7 +269,7 @@ class OneRunFDP(GuessMethod):
     Assumes:
         A Gaussian trade-off curve (the caller's duty). Fair, independent coins (the caller's duty). The number of
         guesses is fixed beforehand, or on a ladder that is corrected for (checked here). A threshold would make the
-        number of guesses random, for which we know no proof; it is refused.
+        number of guesses random, for which no proof is known; it is refused.
 
     References:
         Mahloujifar, Melis & Chaudhuri 2024, Algorithm 3 (audit_rh_with_cap).
@@ -286,6 +291,7 @@ class OneRunFDP(GuessMethod):
         """Bound mu from a fixed number of guesses. The point estimate is the bound at even odds."""
         size = sample.num_in + sample.num_out
         mu = one_run_fdp_mu(size, guesses, correct, significance=level.error)
+        # The point estimate: too high or too low with even odds.
         median_mu = one_run_fdp_mu(size, guesses, correct, significance=max(0.5, level.error))
         lower, point = gdp_epsilon(mu, level.delta), gdp_epsilon(median_mu, level.delta)
         return _method_bound(sample, guesses, correct, lower, mu=mu, point=point)

@@ -18,7 +18,7 @@ _LARGEST_MU = 64.0  # beyond this, the error rates underflow
 
 
 def one_run_fdp_mu(num_canaries: int, num_guesses: int, num_correct: int, *, significance: float) -> float:
-    """Return the largest mu whose Gaussian trade-off curve is contradicted by this many correct guesses.
+    """Return the largest mu whose Gaussian trade-off curve this many correct guesses contradict.
 
     >>> round(one_run_fdp_mu(1000, 100, 95, significance=0.05), 3) > 0
     True

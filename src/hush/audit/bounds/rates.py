@@ -1,4 +1,4 @@
-"""Methods that need bounds on two rates only: `ClopperPearson` and `GaussianDP`.
+"""Methods that need only bounds on two rates: `ClopperPearson` and `GaussianDP`.
 
 A `RateMethod` maps a true positive rate and a false positive rate to a strength: a number that grows with TPR and
 falls with FPR. Confidence bounds on the rates then give a confidence bound on the strength. The rates are bounded
@@ -93,10 +93,10 @@ class RateMethod(BoundMethod):
 
 @dataclass(frozen=True, slots=True)
 class ClopperPearson(RateMethod):
-    """Exact binomial bounds on the two rates, and the epsilon that allows them. Valid for every mechanism.
+    """Exact binomial bounds on the two rates, and the smallest epsilon that allows them. Valid for every mechanism.
 
     epsilon >= max(ln((TPR - delta) / FPR), ln((TNR - delta) / FNR)). The bound cannot exceed about ln(n / 3.7) with n
-    scores of each class, however large the leak: that is all that n observations can show.
+    scores of each class, however large the leak: n observations cannot show more.
 
     >>> from hush.audit import Explicit, audit_scores
     >>> result = audit_scores([1.0] * 1000, [0.0] * 1000, method=ClopperPearson(), threshold=Explicit(0.5))

@@ -24,7 +24,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Verdict(StrEnum):
-    """What an audit says about a claim.
+    """The verdict of an audit on a claim.
 
     >>> from hush.audit import epsilon_from_counts
     >>> epsilon_from_counts(90, 100, 10, 100).compare(0.1).verdict is Verdict.VIOLATED
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     """
 
     CONSISTENT = "consistent"
-    """The attack did not contradict the claim. That does not prove the claim: a stronger attack might contradict it."""
+    """The attack did not contradict the claim. That does not prove the claim: a stronger attack might."""
 
     VIOLATED = "violated"
     """The claim is wrong, up to the audit's confidence and assumptions."""
@@ -71,11 +71,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """A lower bound on epsilon that an attack has shown.
+    """A lower bound on epsilon, demonstrated by an attack.
 
     With probability ``confidence`` over the audit's randomness, ``epsilon_lower`` is at most the true epsilon at
     ``delta``. Chosen thresholds, chosen directions and repeated trials are corrected for. A result whose bound is
-    "estimate" makes no such promise; its assumptions say what it offers instead.
+    "estimate" makes no such promise; its assumptions say what holds instead.
 
     >>> from hush.audit import epsilon_from_counts
     >>> result = epsilon_from_counts(tp=90, num_in=100, fp=10, num_out=100)
@@ -86,7 +86,7 @@ class AuditResult:
     False
 
     Attributes:
-        epsilon: The point estimate: what the attack would show if the observed rates were exact. May be infinite.
+        epsilon: The point estimate: the bound if the observed rates were exact. It may be infinite.
         epsilon_lower: The lower bound, finite and never negative.
         confidence: The confidence of the bound.
         method: The method in a few words.
@@ -96,7 +96,7 @@ class AuditResult:
         delta: The delta at which epsilon is bounded.
         mu_lower: A lower bound on mu of Gaussian differential privacy, if the method has one.
         details: The numbers behind the bound: counts, the threshold, the number of trials corrected for.
-        assumptions: What must hold and was not checked, one sentence each.
+        assumptions: Conditions that must hold and were not checked, one sentence each.
         bound: `Bound.LOWER`, or `Bound.ESTIMATE` if this is not a confidence bound.
         unit: The privacy unit in which the audit's two datasets differ.
         relation: The neighbouring relation between them.
@@ -121,6 +121,7 @@ class AuditResult:
         check_instance("bound", self.bound, Bound)
         if self.bound is Bound.UPPER:
             raise InvalidArgument("bound", self.bound.value, "lower or estimate", "An attack cannot cap epsilon")
+        # The point estimate is infinite if the attack made no mistakes.
         if self.epsilon != math.inf:
             check_epsilon("epsilon", self.epsilon)
         check_epsilon("epsilon_lower", self.epsilon_lower)
@@ -131,7 +132,7 @@ class AuditResult:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The bound as a `Guarantee`, the form that every claim in hush has."""
+        """The bound as a `Guarantee`, as hush states every claim."""
         return Guarantee(
             epsilon=self.epsilon_lower,
             delta=self.delta,
@@ -160,7 +161,7 @@ class AuditResult:
             The verdict, with a sentence that you can print.
 
         Raises:
-            Unsupported: The claim is about something else, or this result is not a confidence bound.
+            Unsupported: The claim is not comparable with this audit, or this result is not a confidence bound.
         """
         claim = self._claim(claimed)
         self._require_comparable(claim)
@@ -218,6 +219,7 @@ class AuditResult:
         # "At least 2" and "at least 1" can both be true.
         if claim.bound is Bound.LOWER:
             raise Unsupported("compare: two lower bounds cannot contradict each other", "Pass the accountant's claim")
+        # An epsilon for a user and one for an example do not bound each other.
         if claim.unit != self.unit:
             raise Unsupported(f"compare: the claim is per {claim.unit}, the audit per {self.unit}")
         if claim.relation is not self.relation:

@@ -1,6 +1,6 @@
-"""The ROC curve of an attack, statistics of it, and bootstrap intervals.
+"""The ROC curve of an attack, its statistics, and bootstrap intervals.
 
-Curves and intervals are for looking at. They prove nothing about epsilon: for that, use `audit_scores`.
+Curves and intervals are descriptive. They prove nothing about epsilon: for that, use `audit_scores`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Roc:
 
     @property
     def advantage(self) -> float:
-        """The largest TPR - FPR (Yeom et al. 2018). The threshold is chosen on the same scores: it overestimates."""
+        """The largest TPR - FPR (Yeom et al. 2018).
+
+        It overestimates, because the threshold is chosen on the same scores.
+        """
         return float(np.max(self.tpr - self.fpr))
 
     def tpr_at(self, fpr: float) -> float:
@@ -114,7 +117,7 @@ class Interval:
         value: The statistic as observed.
         low: The lower end of the interval.
         high: The upper end.
-        confidence: The nominal confidence. It is reached with many scores; with few there is no promise.
+        confidence: The nominal confidence. The interval reaches it with many scores; with few, it may not.
     """
 
     value: float

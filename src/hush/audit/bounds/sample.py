@@ -1,7 +1,7 @@
 """Attack scores of members and non-members, checked once, and the counts at any threshold.
 
-Every bound in this room starts here. A score is a number that is higher the more a record looks like a member of the
-training data. At a threshold t, ``tp`` members and ``fp`` non-members score t or more.
+Every bound in this package starts here. A higher score means that a record looks more like a member of the training
+data. At a threshold t, ``tp`` members and ``fp`` non-members score t or more.
 """
 
 from __future__ import annotations

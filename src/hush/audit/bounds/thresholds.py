@@ -1,9 +1,9 @@
 """Rules for choosing a threshold without invalidating the bound.
 
 An attack gives scores, and a bound needs a test: "score >= threshold means member". If you choose the threshold by
-looking at the scores, the usual confidence interval at that threshold is too optimistic. Each rule here is one valid
-way out: fix the threshold beforehand, pay for the search, or search on other scores. `method.apply_rule` carries the
-rules out; the classes only hold their settings.
+looking at the scores, the usual confidence interval at that threshold is too optimistic. Each rule here is a valid
+alternative: fix the threshold beforehand, correct for the search, or search on other scores. `method.apply_rule`
+    applies the rules; the classes only hold their settings.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class MultiSplit(ThresholdRule):
 
     Each split works at half the error probability a. If every split fails with probability at most a / 2, then at least
     half of them fail together with probability at most a, by Markov's inequality, however dependent they are
-    (Meinshausen, Meier & Buehlmann 2009, Theorem 3.1 at the median). The result no longer hinges on one lucky split.
+    (Meinshausen, Meier & Buehlmann 2009, Theorem 3.1 at the median). So the result does not depend on one lucky split.
 
     >>> from hush.audit import audit_scores
     >>> audit_scores([2.0] * 100, [0.0] * 100, threshold=MultiSplit(num_splits=5)).epsilon_lower > 1

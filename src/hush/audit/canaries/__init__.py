@@ -1,8 +1,8 @@
-"""Canaries: examples put into the training data so that a model shows whether they were there.
+"""Canaries: examples planted in the training data, so that the model reveals whether they were included.
 
 - `label_canaries` chooses units with wrong labels, included by coins. `audit_label_canaries` bounds
   epsilon from one run or several.
-- `clip_bkd` makes a poisoned point that survives clipping. `audit_poisoning` bounds epsilon from many
+- `clip_bkd` makes a poisoned point whose effect survives clipping. `audit_poisoning` bounds epsilon from many
   models.
 - `exposure` measures how well a model has memorised a secret.
 

@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class LabelCanaries:
-    """Units with a wrong label each, which a model predicts only if it has been trained on them.
+    """Units with wrong labels, which a model predicts only if it was trained on them.
 
     >>> from hush.randomness import TestSource
     >>> canaries = label_canaries([0, 1, 2, 0], num_classes=3, num_canaries=2, source=TestSource(1))
@@ -30,7 +30,7 @@ class LabelCanaries:
     Attributes:
         units: The indices of the chosen units.
         labels: Their wrong labels.
-        included: Which of them take part in training. Leave the others out completely.
+        included: Which of them take part in training. Leave out the others completely.
     """
 
     units: Integers

@@ -28,7 +28,7 @@ def exposure(perplexities: ArrayLike, references: ArrayLike, *, extrapolate: boo
 
     Args:
         perplexities: The perplexities of the secrets that were put into the data.
-        references: The perplexities of alternatives from the same distribution that were not; ten at least, if you
+        references: The perplexities of alternatives from the same distribution that were not; at least ten if you
             extrapolate.
         extrapolate: Fit a distribution instead of counting ranks.
 

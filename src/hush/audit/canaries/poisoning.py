@@ -1,4 +1,4 @@
-"""ClipBKD: a poisoned point that survives clipping, to audit training from its final models alone."""
+"""ClipBKD: a poisoned point whose effect survives clipping, to audit training from its final models alone."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def audit_poisoning(
 ) -> AuditResult:
     """Bound the epsilon of one unit from models trained with and without a poison.
 
-    Half of the models (every other one) choose the threshold, and the other half are counted. The datasets differ in
-    ``copies`` units, which group privacy accounts for.
+    Half of the models (every other one) choose the threshold, and the bound is computed on the other half. The datasets
+    differ in ``copies`` units, which group privacy accounts for.
 
     >>> rng = np.random.default_rng(0)
     >>> with_poison, without = rng.normal(4.0, 1.0, 400), rng.normal(0.0, 1.0, 400)

@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument
 _MANY_MODELS = 64
 _MIN_STDDEV = 1e-12
 _ROUNDING = 1e-6  # relative error of single precision, or of storing six digits
-_MIN_DISTINCT = 8  # this many matching values are no coincidence
+_MIN_DISTINCT = 8  # this many matching values cannot be a coincidence
 
 
 def lira_online(target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, pooled: bool | None = None) -> Floats:
@@ -31,8 +31,8 @@ def lira_online(target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, p
         target: The target's `logit_confidence` of each example: (examples,), or (examples, augmentations).
         shadows: That of each shadow model: (models, examples), or (models, examples, augmentations).
         included: Which models were trained on which example: (models, examples).
-        pooled: Whether one variance serves all examples: better with few shadow models. By default, each example has
-            its own from 64 models on.
+        pooled: Whether one variance serves all examples: better with few shadow models. By
+            default, each example has its own from 64 models on.
 
     Returns:
         One score per example; higher means more like a member. Augmentations are averaged.
@@ -43,7 +43,7 @@ def lira_online(target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, p
 
     Assumes:
         The target is not one of the shadow models (a row that equals it is refused, checked here). Its members were
-        drawn independently of theirs (the caller's duty); otherwise the attack has seen the answer.
+        drawn independently of theirs (the caller's duty); otherwise the attack has already seen the answer.
 
     References:
         Carlini, Chien, Nasr, Song, Terzis & Tramer 2022, Algorithm 1; medians and the mean over augmentations as in
@@ -102,7 +102,7 @@ def example_risk(shadows: ArrayLike, included: ArrayLike, *, pooled: bool | None
     Args:
         shadows: The `logit_confidence` of each shadow model: (models, examples).
         included: Which models were trained on which example: (models, examples).
-        pooled: As for `lira_online`, with both kinds of models together.
+        pooled: As for `lira_online`, pooling both kinds of models.
 
     Returns:
         One number in [0, 1] per example.

@@ -78,7 +78,8 @@ def rmia_offline(
     Args:
         target: The target's `confidence`, as for `rmia_online`.
         references: That of each reference model, as for `rmia_online`.
-        included: Which models were trained on which example; they are left out for it. None means that none was.
+        included: Which models were trained on which example; those models are left out for that example. None means
+            that no model was trained on any of them.
         population: The target's `confidence` on the population, as for `rmia_online`.
         population_references: That of each reference model, as for `rmia_online`.
         population_included: The same as ``included``, for the population.

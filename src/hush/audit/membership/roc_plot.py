@@ -1,4 +1,4 @@
-"""Draw ROC curves on logarithmic axes, which show attacks that are certain about a few examples."""
+"""ROC curves on logarithmic axes, which show attacks that are confident about a few examples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Decades(Scale):
 
 
 def roc_figure(curves: Mapping[str, Roc], *, claimed: Guarantee | None = None) -> Html:
-    """Draw up to three ROC curves on logarithmic axes, with chance and, dashed, the limit that a claim sets.
+    """Draw up to three ROC curves on logarithmic axes, with the line of chance and, dashed, a claim's limit.
 
     The axes start at one false positive in the largest set of non-members. The colours come from the style sheet of the
     report's page; for a file that stands alone, use `roc_document`.
@@ -45,7 +45,7 @@ def roc_figure(curves: Mapping[str, Roc], *, claimed: Guarantee | None = None) -
 
     Args:
         curves: The curves by their label.
-        claimed: A guarantee. A curve above its limit contradicts it, up to chance.
+        claimed: A guarantee. A curve above its limit contradicts it, apart from chance.
 
     Returns:
         An ``svg`` element.

@@ -89,13 +89,13 @@ def shadows(
     Args:
         fit: A function of examples and classes that trains a model. It returns a function from examples to class
             probabilities (examples, classes). It must do what the target's training does, including its randomness.
-        x: The examples: anything that ``fit`` takes and that can be indexed by a mask.
+        x: The examples: anything that ``fit`` accepts and that can be indexed by a mask.
         labels: The class of each example, counted from 0.
         num_models: The number of models, even.
         num_classes: The number of classes. A sample may lack some of them.
         rng: Draws the halves: a seed or a NumPy generator.
         progress: Called with the number of finished models and the total.
-        seconds: The time budget. No pair is started after it. At least one pair is trained.
+        seconds: The time budget. No pair is started once it is used up, but at least one pair is trained.
 
     Returns:
         The predictions and the samples of all trained models.

@@ -1,6 +1,6 @@
-"""Membership signals: numbers that tell how well a model knows each example's true class.
+"""Membership signals: how well a model knows each example's true class.
 
-Every attack of this room starts from these: probabilities or logits of a model become one number per example. Arrays
+Every attack in this package starts from these: a model's probabilities or logits become one number per example. Arrays
 have the shape (examples, classes) for one model, or (models, examples, classes) for several.
 """
 
@@ -58,7 +58,7 @@ def logit_confidence(scores: ArrayLike, labels: ArrayLike, *, from_logits: bool 
     """Return ln p - ln(1 - p), where p is the `confidence`. This is LiRA's statistic, which is nearly Gaussian.
 
     1 - p is computed as the sum of the other classes' probabilities: subtracting p from 1 would lose digits.
-    Probabilities that were rounded to 0 count as 1e-45. If you have logits, pass them: they round nothing.
+    Probabilities that were rounded to 0 count as 1e-45. If you have logits, pass them: they involve no rounding.
 
     >>> logit_confidence([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [0, 0]).round(2).tolist()
     [0.0, 103.62]

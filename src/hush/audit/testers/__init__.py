@@ -7,7 +7,8 @@
 - `patterns` and `audit_worst_neighbours` search for the inputs on which a mechanism leaks most.
 - `support_test` looks for outputs that only one of two neighbours can produce, by default through their lowest bits.
 
-All return a `hush.audit.AuditResult`. Both directions are tried, and everything that is tried is corrected for.
+All return a `hush.audit.AuditResult`. Both directions are tried, and the bound is corrected for everything that was
+tried.
 
 In reading order: `outputs` and `encoding` (runs to rows of numbers), `scores` (rows to scores), `events` (scores to
 events and their bounds), `attack`, `search` and `classifier` (the attacks), `tester` (the audit),

@@ -1,4 +1,4 @@
-"""The interface of attacks on a mechanism: learn from some outputs, be judged on fresh ones.
+"""The interface of attacks on a mechanism: learn from some outputs, then test on fresh ones.
 
 `tester.audit_mechanism` calls `Attack.learn` with search outputs, feeds fresh outputs to the `Certifier` that it
 returns, and reports the `AttackEvidence` that the certifier concludes with.
@@ -17,7 +17,7 @@ from hush.audit.testers.outputs import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackEvidence:
-    """What fresh outputs showed.
+    """The evidence from fresh outputs.
 
     Attributes:
         epsilon: The point estimate.
@@ -31,11 +31,11 @@ class AttackEvidence:
 
 
 class Certifier(Protocol):
-    """A hypothesis that was fixed before it sees the fresh outputs."""
+    """A hypothesis that is fixed before any fresh output is seen."""
 
     @property
     def promise(self) -> float:
-        """The bound that the search outputs suggest. It ranks hypotheses and certifies nothing."""
+        """The bound that the search outputs suggest. It only ranks hypotheses; it certifies nothing."""
 
     def observe(self, first: Rows, second: Rows) -> None:
         """Take in a block of fresh outputs on the first and on the second input."""
@@ -45,7 +45,7 @@ class Certifier(Protocol):
 
 
 class Attack(Protocol):
-    """Anything that learns to tell two inputs apart by a mechanism's outputs.
+    """Learns to tell two inputs apart from a mechanism's outputs.
 
     >>> from hush.audit.testers import EventSearch
     >>> attack: Attack = EventSearch()

@@ -1,4 +1,4 @@
-"""Attacks that learn a classifier, and take the outputs that it is most certain about as their event."""
+"""Attacks that train a classifier. Their event is the set of outputs that it is most certain about."""
 
 from __future__ import annotations
 

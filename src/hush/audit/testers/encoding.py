@@ -1,7 +1,7 @@
 """Encode one output of a mechanism, of any type, as numbers.
 
-Two outputs get equal numbers only if they are equal: an attack must be able to see every difference that a reader sees,
-in values, types and structure. `outputs.py` puts the encodings of many runs into a table.
+Two outputs get equal numbers only if they are equal: an attack must be able to see every difference in values, types
+and structure that an observer could see. `outputs.py` puts the encodings of many runs into a table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIMB_BITS = 52  # bits of a large integer that go into one double
 
 
 class Raised:
-    """Stands for the output of a run that raised an exception. A reader sees its type, so it counts as an output."""
+    """The output of a run that raised an exception. An observer sees its type, so it counts as an output."""
 
     def __init__(self, error: Exception) -> None:
         """Keep the exception, to raise it again if the mechanism never returns."""
@@ -56,7 +56,7 @@ def _structure(kinds: list[str]) -> str:
     """Return the structure as one line, without the length of a flat sequence whose entries share one type."""
     inner = kinds[1:-1]
     if len(set(inner)) == 1 and not inner[0].startswith(("<", ">")) and kinds[0].startswith("<"):
-        # Otherwise every length would be a type of its own, and no threshold on lengths could be learned.
+        # Otherwise every length would be a separate type, and no threshold on lengths could be learned.
         kinds = [kinds[0], inner[0], "*", kinds[-1]]
     return " ".join(kinds)
 

@@ -1,7 +1,7 @@
 """Search for the worst neighbours: the pair of inputs on which a mechanism leaks most.
 
-`patterns` offers the usual pairs of vectors to start from. `audit_worst_neighbours` ranks pairs by what an attack
-promises on them, improves the best one by hill climbing, and audits only that pair, on fresh runs.
+`patterns` offers the usual pairs of vectors to start from. `audit_worst_neighbours` ranks pairs by the bound that an
+attack promises on them, improves the best one by hill climbing, and audits only that pair, on fresh runs.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def audit_worst_neighbours(
     """Audit a mechanism on the worst of several pairs of inputs, improved by hill climbing.
 
     The attack ranks all pairs by their search outputs. The best pair is then changed at random, and a change is kept if
-    it promises more. Only the final pair is certified, on fresh runs, so there is nothing to correct for, however many
-    pairs were tried.
+    it promises a larger bound. Only the final pair is certified, on fresh runs, so there is nothing to correct for,
+    however many pairs were tried.
 
     >>> from hush.audit.testers import Batched, patterns
     >>> from hush.randomness import TestSource

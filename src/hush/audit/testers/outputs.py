@@ -74,7 +74,7 @@ class NeighbourPair:
     def draw(self, samples: int) -> tuple[Rows, Rows]:
         """Return the outputs of ``samples`` runs on each input, with equally many columns.
 
-        An exception counts as an output. A mechanism that raises on every attempt is misused, so the error is raised.
+        An exception counts as an output. If every run raises, the mechanism is being misused, and the error is raised.
         """
         self._raise_if_always_failing()
         first, second = (self._rows(data, samples) for data in (self.first, self.second))
@@ -110,7 +110,10 @@ class NeighbourPair:
 
 
 def with_width(rows: Rows, width: int) -> Rows:
-    """Truncate or pad rows to ``width`` columns. No event sees truncated columns, which is valid, and rare."""
+    """Truncate or pad rows to ``width`` columns.
+
+    Events do not see the truncated columns. That is valid, and rarely happens.
+    """
     if rows.shape[1] >= width:
         return rows[:, :width]
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=np.nan)

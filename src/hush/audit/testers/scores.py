@@ -1,4 +1,4 @@
-"""Scores: functions of an output that are larger if the first input is more likely.
+"""Scores: functions of an output that are larger for outputs that are more likely on the first input.
 
 Attacks turn scores into events by a threshold (`events.py`), or into histograms (`Bins`). All scores are learned from
 search outputs and then fixed.

@@ -29,7 +29,7 @@ def support_test(
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Bound epsilon from below by which outputs are possible at all.
+    """Bound epsilon from below by the outputs that are possible on one input only.
 
     Noise that is drawn and added in floating point leaves gaps: some doubles are the sum of one input and a value that
     the sampler can return, but not the sum of the other input and any such value. If you know the sampler, pass
@@ -47,7 +47,7 @@ def support_test(
         mechanism: The mechanism, as in `audit_mechanism`.
         first: An input.
         second: A neighbouring input.
-        samples: The number of fresh runs per input. As many again are used for the search, up to half a million.
+        samples: The number of fresh runs per input. The same number, up to half a million, is used for the search.
         confidence: The confidence of the bound.
         reachable: A function of rows of outputs and an input. It returns which rows this input can produce.
         source: The randomness that the mechanism gets.

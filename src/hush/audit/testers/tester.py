@@ -1,4 +1,4 @@
-"""The black-box tester: run a mechanism on two neighbouring inputs, learn to tell them apart, certify on fresh runs.
+"""The black-box tester: run a mechanism on two neighbours, learn to tell them apart, and certify on fresh runs.
 
 search outputs   drawn once (`outputs.NeighbourPair.draw`)   an `Attack` learns a hypothesis from them
 fresh outputs    drawn in blocks (`NeighbourPair.blocks`)    the hypothesis's `Certifier` counts them

@@ -1,4 +1,4 @@
-"""Do observed steps contradict the plan's claim? Nothing is assumed about the mechanism.
+"""Check whether observed steps contradict the plan's claim, without assumptions about the mechanism.
 
 A third of the observations is searched for an event that contradicts the claim. The rest tests that event.
 """
@@ -39,8 +39,8 @@ def audit_claim(observations: Observations, *, confidence: float = 0.95) -> Audi
     """Search for a contradiction to the curve of (epsilon, delta) that the plan claims.
 
     A third of the observations chooses a statistic, a threshold and a point of the curve. The rest tests this one
-    event, so nothing has to be corrected for. The bound holds at the delta of the chosen point; `compare_claim`
-    compares it with the claim there.
+    event, so no correction is needed. The bound holds at the delta of the chosen point; `compare_claim` compares it
+    with the claim there.
 
     Args:
         observations: The observations, at least 20 with and 20 without the canary.

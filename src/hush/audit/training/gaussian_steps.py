@@ -1,4 +1,4 @@
-"""Bounds on mu from observed steps that are Gaussian mechanisms, without a search for a threshold."""
+"""Bounds on mu from observed steps that are Gaussian mechanisms. No threshold has to be chosen."""
 
 from __future__ import annotations
 

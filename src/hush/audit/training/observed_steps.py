@@ -40,7 +40,7 @@ class Observations:
     """The scores of observed steps, from `observe`.
 
     Each observation has three scores: the projection of the noisy gradient onto the canary's gradient, in units of the
-    clip norm, and the squared norm of the rest, once negated. Higher means more like the canary was there.
+    clip norm, and the squared norm of the rest, once negated. Higher means that the canary was more likely present.
 
     >>> import torch
     >>> from torch import nn
@@ -102,7 +102,7 @@ def observe(
     In one run, the canary takes part in a random half of the observations. In two runs, it takes part in all of the
     first and in none of the second. Its absence follows the plan's neighbouring relation: the unit is missing, its
     gradient is zero, or it is replaced by a unit with the opposite gradient. Within an observation of several steps,
-    the sign of the canary's loss alternates, so that noise which is used twice cancels and reveals the canary.
+    the sign of the canary's loss alternates, so that noise that is used twice cancels and reveals the canary.
 
     Args:
         setup: The training to audit.

@@ -1,4 +1,4 @@
-"""`hush account`: the epsilon of some events, by every accountant side by side.
+"""`hush account`: the epsilon of a computation, by every accountant side by side.
 
     arguments or a file of phases  ->  one event  ->  each accountant: a bound, an estimate or a refusal
 
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "account",
         help="compute epsilon with every accountant",
-        description="Compute the epsilon of what was run, with every accountant side by side.",
+        description="Compute the epsilon of a computation, with every accountant side by side.",
         epilog='A file of phases looks like [{"noise_multiplier": 1.1, "sampling_rate": 0.01, "num_steps": 1000}, '
         '{"laplace_scale": 10, "num_steps": 5}]; a phase may also be any event as Event.to_json writes it.',
     )
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
-    """Return what one accountant says about an event, or why it refuses it."""
+    """Return the result of one accountant for an event, or the reason for its refusal."""
     try:
         accountant = empty.compose(event)
     except Unsupported as error:

@@ -1,6 +1,6 @@
 """`hush attack demo`: membership inference succeeding on an ordinary model and failing on a private one.
 
-Half of the people become members, by coins. One model is trained on them without privacy, one with. For each kind,
+Coin flips make half of the people members. One model is trained on them without privacy, and one with. For each kind,
 shadow models are trained on other halves, and LiRA (Carlini et al. 2022) compares them with the model under attack:
 
     coins  ->  model and its shadows  ->  scores of all people  ->  ROC curve, and a lower bound on epsilon

@@ -60,7 +60,7 @@ class PrivateNetwork:
     """The same network, trained privately on all examples in every step.
 
     Attributes:
-        guarantee: What the last training guarantees; None before the first.
+        guarantee: The guarantee of the last training; None before the first.
     """
 
     def __init__(self, num_classes: int, *, epsilon: float, expected: float) -> None:

@@ -1,7 +1,7 @@
-"""`hush audit`: a lower bound on epsilon from an attack, next to what was claimed.
+"""`hush audit`: a lower bound on epsilon from an attack, next to the claimed epsilon.
 
-It has two modes. For the folder of a run, `hush.runs.audit` trains the model again with canaries and attacks it. For a
-CSV file, you have run an attack yourself, and the file has one row per model or canary:
+It has two modes. For the folder of a run, `hush.runs.audit` trains the model again with canaries and attacks it. A CSV
+file has the scores of an attack that you ran yourself, one row per model or canary:
 
     score,member  ->  threshold rule  ->  true and false positives  ->  lower bound on epsilon  ->  verdict
 
@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = commands.add_parser(
         "audit",
-        help="attack a run, or judge an attack's scores: a lower bound on epsilon",
+        help="measure a lower bound on epsilon, by attacking a run or from an attack's scores",
         description="Measure how much a model leaks: a lower bound on epsilon. RUN is the folder of a finished hush "
         "train; hush retrains it with canaries, attacks the models, and adds the result to the run's report. "
         "SCORES.csv has the columns score and member (1 or 0; higher scores mean members). Exit status 3 means that a "
@@ -47,9 +47,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     folder = parser.add_argument_group("auditing a run")
     folder.add_argument("--seconds", type=float, help=f"how long to spend on retraining (default: {_SECONDS:g})")
-    scores = parser.add_argument_group("judging a file of scores")
+    folder.add_argument(
+        "--model",
+        metavar="MODULE:FACTORY",
+        help="for a model of your own: the factory that the run was started with, which is imported and run",
+    )
+    scores = parser.add_argument_group("bounding epsilon from a file of scores")
     scores.add_argument("--delta", type=float, help="the delta of the bound (default: 0)")
-    scores.add_argument("--epsilon", type=float, help="the claim to compare the bound with")
+    scores.add_argument("--epsilon", type=float, help="the claimed epsilon to compare the bound with")
     methods = scores.add_mutually_exclusive_group()
     methods.add_argument(
         "--method", choices=list(BOUND_METHODS), help=f"how the bound is computed (default: {_DEFAULT_METHOD})"
@@ -58,12 +63,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--one-run",
         action="store_true",
         default=None,
-        help="the scores are for the canaries of one model: each included by a fair coin, and not sorted by it",
+        help="the scores are for the canaries of one model, each included by a fair coin; their order must not depend "
+        "on the coins",
     )
     scores.add_argument(
         "--threshold",
         metavar="NUMBER|RULE",
-        help="a threshold that was fixed before the scores were seen, or a rule to choose one: "
+        help="a threshold that you fixed before seeing the scores, or a rule that chooses one: "
         f"{', '.join(THRESHOLD_RULES)} (default: bonferroni)",
     )
     parser.set_defaults(run=run)
@@ -83,6 +89,8 @@ def _judge_scores(path: Path, options: argparse.Namespace) -> int:
     """Compute the bound that a file of scores shows, and print it."""
     if options.seconds is not None:
         raise InvalidArgument("--seconds", options.seconds, "no value for a file of scores", "No model is trained")
+    if options.model is not None:
+        raise InvalidArgument("--model", options.model, "no value for a file of scores", "No model is trained")
     delta = check_delta("--delta", 0.0 if options.delta is None else options.delta)
     if options.method == "gaussian" and not delta > 0:
         raise InvalidArgument(
@@ -119,7 +127,9 @@ def _audit_run(path: Path, options: argparse.Namespace) -> int:
     seconds = _SECONDS if options.seconds is None else options.seconds
     progress = TerminalProgress(quiet=options.quiet)
     try:
-        result = runs.audit(path, seconds=seconds, confidence=options.confidence, progress=progress)
+        result = runs.audit(
+            path, seconds=seconds, confidence=options.confidence, progress=progress, factory=options.model
+        )
     finally:
         progress.close()
     claim = Guarantee.from_json((path / "guarantee.json").read_text(encoding="utf-8"))
@@ -149,7 +159,7 @@ def _print_result(result: AuditResult, comparison: Comparison | None, options: a
 
 
 def read_scores(path: Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the scores of a CSV file with the columns score and member, in its order, and which are members'."""
+    """Return the scores in a CSV file, in its order, and which of them belong to members."""
     file = CsvFile(path)
     columns = [_column(file.columns, name, path) for name in ("score", "member")]
     rows = [[record[column] for column in columns] for batch in file.batches() for record in batch]
@@ -167,7 +177,7 @@ def _column(names: list[str], name: str, path: Path) -> int:
 
 
 def _member(text: str | None, number: int) -> bool:
-    """Read whether a row is a member's."""
+    """Return whether a row belongs to a member."""
     word = (text or "").strip().lower()
     if word in _MEMBER_WORDS:
         return _MEMBER_WORDS[word]

@@ -1,7 +1,7 @@
-"""`hush catalog`: files that declare tables once, for `hush query --catalog` and `hush.sql.load_catalog`.
+"""`hush catalog`: files that declare tables, for `hush query --catalog` and `hush.sql.load_catalog`.
 
-``init`` writes a template with the names and types of columns, and ``check`` says everything that is wrong with a file.
-Neither looks at a value.
+``init`` writes a template with the names and types of columns, and ``check`` reports every mistake in a file. Neither
+reads a value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "catalog",
         help="write and check files that declare tables",
-        description="Declare tables once, in a file: their data, who is protected, bounds, keys and limits.",
+        description="Declare tables in a file: their data, privacy unit, bounds, keys and limits.",
         epilog="Example: hush catalog init visits.parquet people.csv --output clinic.toml; fill it in; hush catalog "
         'check clinic.toml; hush query --catalog clinic.toml "SELECT COUNT(*) FROM visits" --epsilon 0.5',
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    init = actions.add_parser("init", help="write a template to fill in; no value is read")
+    init = actions.add_parser("init", help="write a template to fill in, without reading any value")
     init.add_argument(
         "data", nargs="+", metavar="DATA", help="files with tables; or postgresql://user@host/database with --table"
     )
@@ -38,8 +38,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     init.add_argument("--output", metavar="PATH", help="the file to write; if omitted, the template is printed")
     init.set_defaults(run=_init)
-    check = actions.add_parser("check", help="say everything that is wrong with a file; no value is read")
-    check.add_argument("file", metavar="FILE", help="the catalog")
+    check = actions.add_parser("check", help="report every mistake in a file, without reading any value")
+    check.add_argument("file", metavar="CATALOG", help="the catalog file")
     check.set_defaults(run=_check)
 
 
@@ -93,7 +93,7 @@ def _database_template(address: str, options: argparse.Namespace) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    """Print everything that is wrong with a file, and return the exit status."""
+    """Print all mistakes in a file, and return the exit status."""
     try:
         from hush.sql import catalog_problems
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`hush ledger`: privacy budgets in a database, and everything that was charged to them.
+"""`hush ledger`: privacy budgets in a database, and the charges to them.
 
 The actions come in five kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
 (verify, recompute, export), safekeeping (key, anchor, backup, restore) and people (admit, share). What they print is in
@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "ledger",
         help="keep and enforce privacy budgets in a database",
-        description="Keep one budget for everything that is released from a dataset, in a database that enforces it.",
+        description="Keep one budget for everything released from your data, in a database that enforces it.",
         epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit-name patient. If the ledger has "
         "admitted people, your token is read from $HUSH_LEDGER_TOKEN.",
     )
@@ -52,12 +52,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_budgets(actions: Any) -> None:
     """Add the actions on budgets and their blocks."""
     create = _action(actions, "create", _create, "create a budget; it cannot be changed later", "NAME")
-    create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
+    create.add_argument("--epsilon", type=float, required=True, help="the cap on all releases from the data, forever")
     create.add_argument(
         "--delta",
         type=float,
         default=1e-6,
-        help="the delta of the cap; with 0, neither training nor Gaussian noise fits (default: 1e-06)",
+        help="the delta of the cap; with 0, training and Gaussian noise are refused (default: 1e-06)",
     )
     create.add_argument(
         "--unit-name",
@@ -143,7 +143,7 @@ def _add_block(options: argparse.Namespace) -> None:
             raise InvalidArgument("expires", options.expires, "a time such as 2026-12-31T00:00+00:00") from None
     open_ledger(options.db).budget(options.name).add_block(options.block, expires=expires)
     _print(
-        options, {"budget": options.name, "block": options.block}, lambda: f"Block {options.block} now takes charges."
+        options, {"budget": options.name, "block": options.block}, lambda: f"Block {options.block} now accepts charges."
     )
 
 
@@ -151,7 +151,7 @@ def _retire(options: argparse.Namespace) -> None:
     """Retire blocks."""
     open_ledger(options.db).budget(options.name).retire(*options.blocks)
     content = {"budget": options.name, "retired": options.blocks}
-    _print(options, content, lambda: f"Retired, and closed to charges: {', '.join(options.blocks)}.")
+    _print(options, content, lambda: f"Retired; these blocks accept no more charges: {', '.join(options.blocks)}.")
 
 
 # Spending
@@ -159,9 +159,9 @@ def _retire(options: argparse.Namespace) -> None:
 
 def _add_spending(actions: Any) -> None:
     """Add the actions that price, charge and settle."""
-    price = _action(actions, "price", _price, "show what a charge would cost, without charging it", "NAME")
+    price = _action(actions, "price", _price, "show the cost of a charge, without charging it", "NAME")
     _add_event(price)
-    charge = _action(actions, "charge", _charge, "charge a release that is made elsewhere", "NAME")
+    charge = _action(actions, "charge", _charge, "charge a release made elsewhere", "NAME")
     _add_event(charge)
     charge.add_argument("--purpose", required=True, metavar="TEXT", help="what the release is for, in a few words")
     charge.add_argument(
@@ -172,7 +172,7 @@ def _add_spending(actions: Any) -> None:
     settle.add_argument("--void", type=int, metavar="ID", help="refund a reservation: nothing was released")
     settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: something may have been released")
     pending.add_argument(
-        "--force", action="store_true", help="with --void: even if a run is working on it, or has stored states"
+        "--force", action="store_true", help="even if a run is using it or, with --void, has stored states"
     )
 
 
@@ -233,6 +233,9 @@ def _pending(options: argparse.Namespace) -> None:
     reservation = reservations[number][1]
     if action == "void":
         reservation.void(force=options.force)
+    elif reservation.held_for() is not None and not options.force:
+        advice = "Wait until it ends, or pass --force: it can then publish nothing, although it is paid for"
+        raise InvalidArgument("commit", number, "a reservation that no process is working on", advice)
     else:
         reservation.commit()
     status = "voided" if action == "void" else "committed"
@@ -248,7 +251,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,
-        "epsilon": budget.cap.alone(reservation.event, row.cost),
+        "epsilon": text.alone(budget, row),
         "active_seconds_ago": reservation.held_for(),
     }
 
@@ -267,10 +270,10 @@ def _add_checks(actions: Any) -> None:
 
 
 def _add_evidence(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what a ledger was like."""
+    """Add the arguments with evidence of a ledger's earlier state."""
     parser.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
     parser.add_argument("--anchors", metavar="FILE", help="signed heads, which `hush ledger anchor` has written")
-    parser.add_argument("--public-key", metavar="HEX", help="with --anchors: the public key of whoever signed them")
+    parser.add_argument("--public-key", metavar="HEX", help="with --anchors: the public key of the signer")
 
 
 def _evidence(options: argparse.Namespace) -> dict[str, Any]:
@@ -314,19 +317,19 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _add_safekeeping(actions: Any) -> None:
-    """Add the actions that keep what a ledger was like elsewhere."""
-    key = _action(actions, "key", _key, "make a private key to sign heads with, and print its public key")
+    """Add the actions that store a ledger's state elsewhere."""
+    key = _action(actions, "key", _key, "create a private key to sign heads with, and print its public key")
     key.add_argument("file", metavar="FILE", type=Path, help="a new file, which only you can read")
     anchor = _action(actions, "anchor", _anchor, "sign the ledger's head, and append it to a file elsewhere")
-    anchor.add_argument("file", metavar="FILE", type=Path, help="the anchors of this ledger, best on another machine")
+    anchor.add_argument("file", metavar="FILE", type=Path, help="this ledger's anchors, ideally on another machine")
     anchor.add_argument("--key", metavar="FILE", type=Path, required=True, help="the private key of `hush ledger key`")
     backup = _action(actions, "backup", _backup, "copy a ledger's file while it is in use")
     backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
-    restore = _action(actions, "restore", _restore, "make a ledger from a backup, which --db names")
+    restore = _action(actions, "restore", _restore, "restore a ledger from the backup that --db names")
     restore.add_argument("file", metavar="FILE", type=Path, help="a new file")
     _add_evidence(restore)
     restore.add_argument(
-        "--force", action="store_true", help="even if charges may have been made since: they are forgotten"
+        "--force", action="store_true", help="restore even if charges may have been made since, which are lost"
     )
 
 
@@ -348,14 +351,14 @@ def _anchor(options: argparse.Namespace) -> None:
 def _backup(options: argparse.Namespace) -> None:
     """Write a backup."""
     head = open_ledger(options.db).backup(options.file)
-    words = f"Written to {options.file}. It can be read, and takes no charges.\nKeep its head elsewhere: {head}"
+    words = f"Written to {options.file}. It can be read, but accepts no charges.\nKeep its head elsewhere: {head}"
     _print(options, {"file": str(options.file), "head": head}, lambda: words)
 
 
 def _restore(options: argparse.Namespace) -> None:
     """Make a ledger from a backup."""
     open_ledger(options.db).restore(options.file, **_evidence(options), force=options.force)
-    _print(options, {"file": str(options.file)}, lambda: f"Restored to {options.file}. A row of it says so.")
+    _print(options, {"file": str(options.file)}, lambda: f"Restored to {options.file}. A row of it records this.")
 
 
 # People

@@ -1,4 +1,4 @@
-"""What `hush ledger` prints: for people, and as values for JSON."""
+"""The output of `hush ledger`, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hush.cli.json_values import plain
 from hush.cli.terminal import bar, table
+from hush.errors import HushError
 
 if TYPE_CHECKING:
     from hush.ledger import ChargePrice, Entry, Figure, LedgerBudget, Recomputed, Status, Verification
@@ -18,7 +19,7 @@ _FEW_LEFT = 10  # standard queries, when larger releases without a delta may sti
 _SETTLED = ("committed", "voided")
 _EXPLAINED = (
     "  left: how many standard queries still fit, of the 100 that the whole budget pays for.\n"
-    "  epsilon so far: what everything that was charged reveals together, as the budget proves it. It rises quickly\n"
+    "  epsilon so far: the proven privacy loss of all charges together. It rises quickly\n"
     "  at first and slowly later. `hush ledger price` says whether another release fits."
 )
 
@@ -89,7 +90,7 @@ def _unit(budget: LedgerBudget) -> str:
 
 
 def _last_column(item: Status) -> str:
-    """Say what a standard query is, or what fits where none is left."""
+    """Describe the standard query, or the largest release that still fits if none is left."""
     if item.retired:
         return "retired"
     largest = 0.0 if item.left >= _FEW_LEFT else item.cap.largest_epsilon(item.cost)
@@ -120,7 +121,7 @@ def budget_page(budget: LedgerBudget) -> str:
                 written_time(row.time),
                 _printable(row.author),
                 settled.get(row.id, row.kind),
-                _alone(budget, row),
+                _epsilon(alone(budget, row)),
                 _printable(row.purpose),
             ]
             for row in charges[-_LAST_CHARGES:]
@@ -130,11 +131,19 @@ def budget_page(budget: LedgerBudget) -> str:
     return "\n".join(parts)
 
 
-def _alone(budget: LedgerBudget, row: Entry) -> str:
-    """Return the epsilon of a charge on its own."""
+def alone(budget: LedgerBudget, row: Entry) -> float | None:
+    """Return the epsilon of a charge on its own; None if its event cannot be read, since no hush has written it."""
     from hush.accounting import Event
 
-    return f"{budget.cap.alone(Event.from_json(row.event or ''), row.cost):.3g}"
+    try:
+        return budget.cap.alone(Event.from_json(row.event or ""), row.cost)
+    except HushError:
+        return None
+
+
+def _epsilon(number: float | None) -> str:
+    """Write an epsilon, if it is known."""
+    return "?" if number is None else f"{number:.3g}"
 
 
 def price(charge: ChargePrice, budget: LedgerBudget) -> str:
@@ -158,7 +167,7 @@ def pending(rows: list[dict[str, Any]]) -> str:
             row["time"],
             _printable(row["budget"]),
             _printable(row["author"]),
-            f"{row['epsilon']:.3g}",
+            _epsilon(row["epsilon"]),
             "" if row["active_seconds_ago"] is None else f"{row['active_seconds_ago']:.0f} s ago",
             _printable(row["purpose"]),
         ]

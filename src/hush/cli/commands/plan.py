@@ -1,4 +1,4 @@
-"""`hush plan`: what noise `hush train` would use, and how epsilon grows epoch by epoch.
+"""`hush plan`: the noise that `hush train` would use, and how epsilon grows epoch by epoch.
 
 No data are read. The plan is the one that a run with the same settings makes (`hush.runs.draft_plan`): T steps of the
 Gaussian mechanism on Poisson samples of rate B/N, what is learned before them, and the held-out metrics. With a target
@@ -48,7 +48,10 @@ def add_parser(commands: Any) -> None:
     )
     groups = add_settings(parser, "plan")
     parser.add_argument(
-        "--noise-multiplier", type=float, metavar="SIGMA", help="the noise, instead of --epsilon; epsilon is computed"
+        "--noise-multiplier",
+        type=float,
+        metavar="SIGMA",
+        help="the noise, instead of --epsilon: epsilon is then computed",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw epsilon over the epochs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -59,7 +62,7 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=1,
         metavar="K",
-        help="if training samples examples rather than users: the most examples that one user has. You must enforce "
+        help="the most examples that one user has, if training samples examples rather than users. You must enforce "
         "this bound. N and B then count examples",
     )
     add_relation(protection)
@@ -69,21 +72,22 @@ def add_parser(commands: Any) -> None:
         type=int,
         required=True,
         metavar="N",
-        help="the number of privacy units that are trained on; taken as public",
+        help="the number of privacy units to train on; treated as public",
     )
     data.add_argument(
         "--num-held-out",
         type=int,
         default=0,
         metavar="M",
-        help="the number of units held out for private metrics, in addition to N",
+        help="the number of additional units held out for private metrics",
     )
     data.add_argument(
         "--learn",
         type=Undeclared,
         choices=list(Undeclared),
         metavar="WHAT",
-        help="what is not declared and has to be learned: bounds; or values (of categories or the target), with bounds",
+        help="what has to be learned because it is not declared: bounds; or values (of categories or the target) as "
+        "well as bounds",
     )
     parser.set_defaults(run=run)
 
@@ -94,8 +98,8 @@ class PlannedTraining:
 
     Attributes:
         run: The plan of the run.
-        target_epsilon: The epsilon that was asked for; None if the noise was.
-        guarantee: What the run guarantees, by privacy loss distributions.
+        target_epsilon: The requested epsilon; None if the noise was given.
+        guarantee: The guarantee of the run, by privacy loss distributions.
         rdp_epsilon: The epsilon that Renyi accounting states for it; infinite if it states none.
         rdp_noise_multiplier: The noise that the target needs by Renyi accounting; None if there is no target.
         epochs: Rows with ``epoch``, ``step``, ``epsilon`` and ``rdp_epsilon``.
@@ -120,7 +124,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def planned_training(options: argparse.Namespace) -> PlannedTraining:
-    """Compute what is missing: the noise or the epsilon."""
+    """Compute whichever is missing: the noise or the epsilon."""
     draft, noise_multiplier = _draft(options), options.noise_multiplier
     plan = draft.calibrated() if noise_multiplier is None else draft.with_noise(noise_multiplier)
     return PlannedTraining(
@@ -160,7 +164,7 @@ def _draft(options: argparse.Namespace) -> RunPlan:
 
 
 def _check_length(settings: Settings, num_units: int) -> None:
-    """Refuse more steps than anyone needs: each one takes memory in a plan."""
+    """Refuse absurd numbers of steps, because each step takes memory in a plan."""
     steps = settings.num_steps or (settings.epochs or 0.0) * num_units / (settings.batch_size or num_units)
     if not steps <= _MOST_STEPS:
         name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("num_steps", settings.num_steps)
@@ -284,7 +288,7 @@ def _epoch_table(plan: PlannedTraining) -> str:
 
 
 def _comparison(plan: PlannedTraining) -> str:
-    """Say what Renyi accounting would state for the same training."""
+    """Compare with the result of Renyi accounting for the same training."""
     if not math.isfinite(plan.rdp_epsilon):
         return "Renyi accounting (RDP) states no epsilon for this run."
     text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same run"

@@ -1,7 +1,7 @@
-"""`hush schema`: a template for declaring what is known about the data.
+"""`hush schema`: a template for declarations about the data.
 
-No value is read: the names of the columns come from the header, and types from the format if it has any. What you fill
-in counts as public, and `hush train` learns the rest privately.
+No value is read: the names of the columns come from the header, and types from the format if it has any. Whatever you
+fill in is treated as public; `hush train` learns the rest privately.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = commands.add_parser(
         "schema",
-        help="write a template for declaring what is known about the data",
-        description="Write a schema template with the names of the columns, and with their types where the file "
-        "declares them. No value is read. Fill in what is public, and pass the file to hush train --schema.",
+        help="write a template for declaring public facts about the data",
+        description="Write a schema template with the names of the columns, and their types if the file declares them. "
+        "No value is read. Fill in what is public, and pass the file to hush train --schema.",
     )
     add_settings(parser, "schema")
     parser.add_argument("--output", metavar="PATH", help="the file to write; if omitted, the template is printed")

@@ -18,7 +18,7 @@ from hush.cli.terminal import TerminalProgress
 from hush.errors import InvalidArgument
 
 # What may be given with --resume; everything else is as it was when the run was started.
-_RESUMABLE = ("command", "run", "resume", "quiet", "json", "device", "budget", "db")
+_RESUMABLE = ("command", "run", "resume", "quiet", "json", "device", "budget", "db", "model")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     groups = add_settings(parser, "train", data_is_optional=True)
     add_charging(parser)
     add_output(groups["output"])
-    groups["output"].add_argument("--resume", metavar="RUN", help="continue an interrupted run with its own settings")
+    groups["output"].add_argument("--resume", metavar="RUN", help="continue an interrupted run, as it began")
     parser.set_defaults(run=run)
 
 
@@ -48,7 +48,9 @@ def run(options: argparse.Namespace) -> None:
             _refuse_settings(options)
             run_folder = Path(options.resume)
             budget = budget_at(runs.charged_to(run_folder), options)
-            outcome = runs.resume(run_folder, progress=progress, device=options.device, budget=budget)
+            outcome = runs.resume(
+                run_folder, progress=progress, device=options.device, budget=budget, factory=options.model
+            )
         else:
             budget = budget_of(options)
             settings = settings_of(options)

@@ -1,4 +1,4 @@
-"""`hush tune`: a private search for hyper-parameters, with its cost accounted for.
+"""`hush tune`: a private search for hyper-parameters, whose whole cost is accounted for.
 
 It has the settings of `hush train`, and ``--search NAME=A,B,...`` for each setting that varies. Which settings may
 vary is declared with them, in `hush.runs.Settings`.
@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--search",
         action="append",
         metavar="NAME=A,B,...",
-        help=f"the values to choose from, for {', '.join(_searchable())}; repeat it to combine several; if omitted, "
+        help=f"the values to try, for {', '.join(_searchable())}; may be repeated to combine settings; if omitted, "
         "learning rates around the default",
     )
     search.add_argument(

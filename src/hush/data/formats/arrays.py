@@ -181,14 +181,14 @@ class _NpzFile:
             raise self._damaged(name) from None
 
     def _refuse_bomb(self, name: str, entry: zipfile.ZipInfo) -> None:
-        """Refuse a small file that becomes large."""
+        """Refuse a small file that would expand to a large one."""
         if entry.file_size > max(_MOST_EXPANDED * entry.compress_size, _FREELY_EXPANDED):
             raise InvalidArgument(
                 "data",
                 self._path.name,
                 f"arrays of at most {_MOST_EXPANDED} times their compressed size",
                 f"{name} would fill {entry.file_size >> 20:,} MiB",
-                "Save it with numpy.savez, without compression, if that is right",
+                "If the data are right, save them with numpy.savez, without compression",
             )
 
     def _damaged(self, name: str) -> InvalidArgument:

@@ -14,7 +14,7 @@ cells of one person hold, only that person's records change:
   numbers, and affects no other cell.
 - **Numbers.** The separator of a file is known from its header, which is public. Where it is a semicolon, numbers may
   have decimal commas: 1.234,5 is read as 1234.5.
-- **Width.** Cells that a record lacks are missing, cells beyond the last column are ignored, and empty lines are no
+- **Width.** Cells that a record lacks are missing, cells beyond the last column are ignored, and empty lines are not
   records.
 
 What no cell can cause, if one of these programs wrote the file, is a quote that is never closed, or text after a
@@ -57,6 +57,10 @@ _LONE_RETURN = re.compile(r"\r(?!\r*\n)")
 # U+DCFF.
 _HIDDEN_RETURN = "\udc0d"
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
+_MARKED = (
+    "hush.marked"  # what no text is becomes half of a surrogate pair in UTF-16, too: "surrogateescape" refuses that
+)
+codecs.register_error(_MARKED, lambda error: ("\udc80", error.end))  # type: ignore[attr-defined]
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*),\d+(?:[eE][+-]?\d+)?\s*")
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _SWAPPED_LINE_ENDS = str.maketrans("\r\n", "\n\r")
@@ -64,7 +68,7 @@ _LIMIT_LOCK = threading.Lock()  # the limit of a cell's length belongs to the wh
 
 
 class CsvFile:
-    """A CSV file whose header was read, and nothing else.
+    """A CSV file of which only the header has been read.
 
     Attributes:
         path: The file.
@@ -137,7 +141,7 @@ class CsvFile:
 
 
 class _Lines:
-    """The lines of a text, for Python's csv parser. It sees line feeds, and no other line breaks outside quotes."""
+    """The lines of a text, for Python's csv parser. Outside quotes, the parser sees only line feeds as line breaks."""
 
     def __init__(self, blocks: Iterator[str], *, ends_in_returns: bool) -> None:
         """Take the text.
@@ -183,7 +187,7 @@ class _Lines:
 
 
 def _header_text(path: Path) -> str:
-    """Return the text up to the first line end outside quotes. The rest of what was read is ignored."""
+    """Return the text up to the first line end outside quotes, and ignore the rest."""
     text, start, quotes = "", 0, 0
     for block in itertools.islice(_text_blocks(path, _HEADER_BLOCK_BYTES), _MAX_HEADER_BLOCKS):
         text += block
@@ -202,7 +206,7 @@ def _text_blocks(path: Path, num_bytes: int) -> Iterator[str]:
     with _open(path) as file:
         block = file.read(num_bytes)
         mark, encoding = next((pair for pair in _BYTE_ORDER_MARKS if block.startswith(pair[0])), (b"", "utf-8"))
-        decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else "replace")
+        decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else _MARKED)
         block = block[len(mark) :]
         while block:
             yield decoder.decode(block)
@@ -216,7 +220,7 @@ def _open(path: Path) -> BinaryIO:
 
 @contextmanager
 def _unlimited_cells() -> Iterator[None]:
-    """Let the parser read cells of any length: by default, one long cell would end the reading."""
+    """Let the parser read cells of any length: by default, one long cell would stop it."""
     with _LIMIT_LOCK:
         limit = csv.field_size_limit(_MAX_CELL_LENGTH)
         try:

@@ -1,4 +1,4 @@
-"""Downloads of public datasets. A file is checked against its published checksum, and kept complete or not at all."""
+"""Downloads of public datasets. A file is checked against its published checksum, and kept only if it is complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def download(remote: Remote, folder: Path, *, advice: str) -> Path:
     Args:
         remote: The file.
         folder: Where it is kept.
-        advice: What to do if the download fails, for messages.
+        advice: Advice for the error message if the download fails.
     """
     path = folder / remote.name
     if path.is_file():

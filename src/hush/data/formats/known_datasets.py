@@ -1,4 +1,4 @@
-"""Datasets that are known by name: where they are looked for, where they come from, and what is public about them."""
+"""Datasets known by name: where to look for them, where to download them, and which of their parts are public."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _find_cifar(folder: Path) -> Path | None:
 
 
 def _unpack_cifar(folder: Path) -> None:
-    """Unpack the six files of the dataset, and nothing else that the archive may contain."""
+    """Unpack only the six files of the dataset, whatever else the archive contains."""
     wanted = {f"{_CIFAR_FOLDER}/{file}" for file in (*CIFAR_TRAIN, *CIFAR_TEST)}
     with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
         for member in archive:
@@ -134,7 +134,7 @@ NAMES = ("digits", *KNOWN)
 def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> ImageData:
     """Open a known dataset: from a folder that has it, or downloaded.
 
-    Files that are found are used without a checksum: other splits and compressions of them are common.
+    Files that are found are used without a checksum: other splits and compressions are common.
 
     Args:
         name: The name of the dataset.
@@ -150,7 +150,7 @@ def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> Ima
             return dataset.read(folder, name, dataset.classes)
     home = (data_dir or _cache()) / name
     files = ", ".join(remote.name for remote in dataset.remotes)
-    advice = f"Put {files} into {home}, or set data_dir or HUSH_DATA to the folder that has them"
+    advice = f"Put {files} into {home}, or set data_dir= or $HUSH_DATA to the folder that has them"
     if not allow_download:
         raise InvalidArgument("data", name, "its files on this machine, because downloads are turned off", advice)
     for remote in dataset.remotes:

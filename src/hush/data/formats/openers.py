@@ -1,4 +1,4 @@
-"""`open_data`: one function for a file, a folder or the name of a known dataset."""
+"""`open_data`: opens a file, a folder or a known dataset by its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_data(
     download: bool = True,
     delimiter: str | None = None,
 ) -> RawData:
-    """Open data without reading a value: only names and types of columns, and names of folders, are looked at.
+    """Open data without reading any value: only names and types of columns, and names of folders, are read.
 
     >>> data = open_data("digits")
     >>> data.is_image, data.columns
@@ -33,8 +33,8 @@ def open_data(
     Args:
         name: A CSV, Excel, Parquet or NPZ file; a folder with IDX files, with one NPZ file, or with a folder of images
             per class; or digits, mnist, fashion-mnist or cifar10. If a path has the same name, it takes precedence.
-        target: The column to predict. A name that does not exist is refused at once.
-        data_dir: Where known datasets are looked for, before $HUSH_DATA and the user's cache, and downloaded to.
+        target: The column to predict. A name that does not exist is refused immediately.
+        data_dir: Where to look for known datasets, before $HUSH_DATA and the user's cache, and where to download them.
         download: Whether a known dataset may be downloaded if it is not found.
         delimiter: The delimiter of a CSV file. By default, it is the most frequent one of comma, semicolon, tab and bar
             in the first line, and a tab in a .tsv file.

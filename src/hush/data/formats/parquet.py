@@ -1,8 +1,8 @@
-"""Parquet files. A text that is not UTF-8 is missing: it ends no query, and changes no other value.
+"""Parquet files. Text that is not UTF-8 counts as missing: it neither ends a query nor changes another value.
 
-DuckDB raises an error if a text is not UTF-8, and one record would so decide whether anything can be asked about its
-column. It can also replace such bytes, or drop them. A text that differs between the two is not UTF-8, and is missing.
-This reads the file twice, so it is done only once an error has shown that it is needed.
+DuckDB raises an error if a text is not UTF-8, so a single record could make its whole column unusable. It can also
+replace such bytes, or drop them. A text that differs between the two is not UTF-8, and is missing. This reads the file
+twice, so it is done only after such an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROW_NUMBER = "file_row_number"
 
 
 class ParquetFile:
-    """A Parquet file whose footer was read, and nothing else.
+    """A Parquet file of which only the footer has been read.
 
     Attributes:
         path: The file.
@@ -78,7 +78,7 @@ class ParquetFile:
 
 
 def plain_path(path: Path) -> str:
-    """Return a path without characters that DuckDB expands as a pattern: it would read other files, too."""
+    """Return a path without characters that DuckDB expands as a pattern, which could match other files."""
     if any(character in str(path) for character in "*?[]{}"):
         raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "Rename the file")
     return str(path.resolve())

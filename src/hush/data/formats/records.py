@@ -16,7 +16,7 @@ _EXPECTED_HEADER = "a first line with the names of the columns"
 
 
 def column_names(cells: Record, file_name: str) -> list[str]:
-    r"""Return the names of the columns from the first record. A column without a name is called by its number.
+    r"""Return the names of the columns from the first record. A column without a name gets its number as its name.
 
     >>> column_names(["", " age ", "income\n(EUR)"], "people.csv")
     ['column1', 'age', 'income (EUR)']

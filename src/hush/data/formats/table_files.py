@@ -39,7 +39,7 @@ class _TextFile(Protocol):
 
 
 def open_table_file(path: Path, name: str, delimiter: str | None = None) -> TableData | None:
-    """Open a file by its ending; None if it is not that of a table.
+    """Open a table file by its file-name ending; None for any other ending.
 
     Args:
         path: The file.
@@ -79,7 +79,7 @@ def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> Tab
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause Python's garbage collection. It would look through all records again and again, and double the time."""
+    """Pause Python's garbage collection. It would scan all records again and again, which doubles the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

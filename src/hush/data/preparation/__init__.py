@@ -1,4 +1,4 @@
-"""From raw data to examples: learn what is not declared, encode, and split.
+"""Turns raw data into examples: learns what is not declared, encodes, and splits.
 
 In reading order: `plan` decides from names, types and declarations what happens to each column; `split` holds units out
 and picks the row that each unit learns with; `learning` releases bounds and values privately; `encoding` turns values

@@ -1,4 +1,4 @@
-"""From values to inputs, by a complete schema. Each row is encoded on its own, from nothing but itself."""
+"""Encodes values as inputs, by a complete schema. Each row is encoded independently of all others."""
 
 from __future__ import annotations
 

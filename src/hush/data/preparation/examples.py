@@ -1,4 +1,4 @@
-"""Examples by a complete schema: inputs, targets, units and groups. Nothing is learned here."""
+"""Builds examples from a complete schema: inputs, targets, units and groups. Nothing is learned here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Examples:
     Attributes:
         inputs: An array [N, ...].
         targets: The index of each example's class; -1 for none of the classes.
-        units: The number of each example's privacy unit; None if each example is a unit of its own.
+        units: The number of each example's privacy unit; None if each example is its own unit.
         groups: For each group column, the group of each example.
     """
 

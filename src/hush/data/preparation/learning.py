@@ -1,6 +1,6 @@
 r"""Private learning of bounds, values of categories, and classes, all in one Gaussian release.
 
-Every unit takes part with at most one row, and adds one to one count of each histogram. *Bounds* have public bins:
+Every unit contributes at most one row, which adds one to one count in each histogram. *Bounds* have public bins:
 powers of two from 2^-20 to 2^40, of both signs, and zero (`LogHistogram`). *Values* have no public support: only values
 that occur are counted, and those below a threshold are not revealed. Noise and thresholds are those of
 `hush.statistics.noise`, where a column is a group: a unit is in one histogram of each of J columns of numbers, and in
@@ -50,7 +50,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learn:
-    """How much noise the learning of a schema gets.
+    """The noise for learning a schema.
 
     >>> learn = Learn(noise_multiplier=4.0)
     >>> learn.bounds_event()
@@ -60,8 +60,8 @@ class Learn:
 
     Attributes:
         noise_multiplier: The noise, relative to everything that one unit contributes; see `GaussianEvent`.
-        delta: The probability with which a value that only one unit has may be revealed. Only values and classes use
-            it.
+        delta: The probability with which a value that only one unit has may be revealed. Only learning values and
+            classes uses it.
     """
 
     noise_multiplier: float
@@ -74,11 +74,11 @@ class Learn:
             raise InvalidArgument("delta", self.delta, "a number in [1e-100, 0.5)")
 
     def event(self) -> Event:
-        """Return what learning costs per unit, under add-or-remove."""
+        """Return the cost of learning per unit, under add-or-remove."""
         return ComposedEvent((self.bounds_event(), ApproximateDPEvent(0.0, self.delta)))
 
     def bounds_event(self) -> Event:
-        """Return what learning costs if all values and classes are declared, so that only bounds are learned."""
+        """Return the cost of learning if all values and classes are declared, so that only bounds are learned."""
         return GaussianEvent(self.noise_multiplier)
 
 

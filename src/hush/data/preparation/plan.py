@@ -1,4 +1,4 @@
-"""The plan for each column, from names, types and declarations. No value is read.
+"""Decides how to treat each column, from names, types and declarations. No value is read.
 
 `template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepared_data`.
 """
@@ -42,7 +42,7 @@ def needs_learning(
     unit: str | None = None,
     groups: Sequence[str] = (),
 ) -> list[str]:
-    """Return what `prepare` would learn privately, in words; an empty list if everything is declared.
+    """Return what `prepare` would have to learn privately, in words; an empty list if everything is declared.
 
     It depends on names, types and declarations only, so you can split a budget before anything is read.
 
@@ -53,7 +53,7 @@ def needs_learning(
     Args:
         data: From `open_data`.
         target: The column to predict; images have labels instead.
-        schema: What you declare.
+        schema: Your declarations.
         unit: The column with the privacy unit of each row.
         groups: Columns by which accuracy will be compared.
     """
@@ -162,5 +162,5 @@ def text_without_vocabulary(name: str) -> InvalidArgument:
 
 
 def may_hold_text(data: TableData, name: str) -> bool:
-    """Return whether the declared type of a column leaves open if it holds numbers."""
+    """Return whether the declared type of a column leaves open whether it holds numbers."""
     return data.kind(name) in (UNTYPED, TEXT)

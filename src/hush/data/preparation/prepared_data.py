@@ -1,4 +1,4 @@
-"""From raw data to examples: declarations are applied, the rest is learned privately, and some units are held out.
+"""Turns raw data into examples: applies declarations, learns the rest privately, and holds out some units.
 
 The flow of `prepare`:
 
@@ -49,7 +49,7 @@ _GROUP_ASSUMPTION = "names of groups are shown as they are in the data, unless t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What is public about examples, known before anything is learned from them.
+    """The public facts about examples, which are known before anything is learned from them.
 
     Attributes:
         num_units: How many units will be trained on.
@@ -57,9 +57,9 @@ class Outline:
         rows_are_units: Whether each row is its own privacy unit.
         image_shape: The shape of an image; None for tables.
         test_is_public: Whether the test part is that of a known public dataset.
-        event: What learning costs, for an accountant under add-or-remove with the same unit; None if nothing is
+        event: The cost of learning, for an accountant under add-or-remove with the same unit; None if nothing is
             learned.
-        assumptions: What the guarantee assumes.
+        assumptions: The assumptions of the guarantee.
         group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
     """
 
@@ -74,12 +74,12 @@ class Outline:
 
 
 def _nothing(_: Outline) -> None:
-    """Do nothing, where no budget is charged."""
+    """Do nothing, because no budget is charged."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Prepared:
-    """Examples to train from and to test with, and what it cost to prepare them.
+    """Examples to train and test with, and the cost of preparing them.
 
     >>> from hush.data import open_data, prepare
     >>> prepared = prepare(open_data("digits"), holdout=0.2, key=bytes(32))
@@ -91,10 +91,10 @@ class Prepared:
         test: The examples that were held out, or the test part of the dataset.
         classes: The names of the classes, in the order of the targets.
         shape: The shape of one input.
-        learned: What was learned, in sentences.
+        learned: The results of learning, in sentences.
         schema: The complete schema. `transform` applies it to other data.
         public_facts: The assumptions that say what is public.
-        outline: What was known before anything was learned.
+        outline: The facts that were known before anything was learned.
     """
 
     train: Examples
@@ -108,7 +108,7 @@ class Prepared:
 
     @property
     def event(self) -> Event | None:
-        """What learning cost, for an accountant under add-or-remove with the same unit; None if nothing was learned."""
+        """The cost of learning, for accountants under add-or-remove with the same unit; None without learning."""
         return self.outline.event
 
     @property
@@ -118,7 +118,7 @@ class Prepared:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee assumes."""
+        """The assumptions of the guarantee."""
         return self.outline.assumptions
 
     @property
@@ -144,14 +144,14 @@ def prepare(
     Args:
         data: From `open_data`.
         target: The column to predict; images have labels instead.
-        schema: What you declare.
+        schema: Your declarations.
         unit: The column with the privacy unit of each row. If omitted, each row is its own unit.
         groups: Columns by which accuracy will be compared.
         holdout: The share of units that is held out; not used if the data have a test part.
-        learn: The noise for what is learned. `needs_learning` says beforehand what that would be.
+        learn: The noise for learning. `needs_learning` lists beforehand what has to be learned.
         key: 32 secret bytes, for this preparation alone. The same key, data and declarations give the same result.
         before_learning: Called with the public outline, before any column but that of the units is read. Reserve a
-            budget in it: whatever `prepare` does or raises afterwards may depend on the data.
+            budget there: whatever `prepare` does or raises afterwards may depend on the data.
 
     Guarantee:
         Learning costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples
@@ -277,7 +277,7 @@ def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
 
 
 def _noise_source(job: _Preparation, histograms: list[NDArray[np.int64]], tallies: list[dict[str, int]]) -> KeyedSource:
-    """Return noise that is a secret function of the counts it is added to, and of what is being learned.
+    """Return noise that is a secret function of the counts that it is added to, and of what is being learned.
 
     The same question about the same data gets the same answer. If a key is reused for other data or another question in
     spite of the warning, the noise differs: a difference of two answers does not cancel it.
@@ -343,7 +343,7 @@ def _outline(
     image_shape: tuple[int, ...] | None,
     has_test: bool = False,
 ) -> Outline:
-    """Return what is public: the numbers of units on both sides, and what learning costs and assumes."""
+    """Return the public facts: the numbers of units on both sides, and the cost and assumptions of learning."""
     return Outline(
         num_units=num_units[0],
         num_held_out=num_units[1],
@@ -381,7 +381,7 @@ def _assumptions(job: _Preparation, has_test: bool) -> list[str]:
     if has_test:
         stated.append("no unit is in both the training part and the test part of the data")
     elif job.holdout > 0:
-        stated.append("a random subset of units is held out, and takes no part in learning and training")
+        stated.append("a random subset of units is held out, and takes no part in learning or training")
     if job.plan.groups:
         stated.append(_GROUP_ASSUMPTION)
     if job.learn is not None:

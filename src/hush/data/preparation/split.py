@@ -1,4 +1,4 @@
-"""Which units are held out, and which row each unit learns with: secret coins, one set for each unit.
+"""Secret coins, one set per unit, decide which units are held out and which row each unit contributes to learning.
 
 A unit's coins depend on the key and on its id (or on the number of the row, if each row is a unit), and on no other
 data. All rows of a unit are on one side, so whatever is done with the two sides composes in parallel.
@@ -22,7 +22,7 @@ _COIN_BITS = 60  # of the hashes that `RowTable.hashes` returns
 
 @dataclass(frozen=True, eq=False, slots=True)
 class UnitSplit:
-    """The unit and the side of each row.
+    """The unit of each row, and whether it is held out.
 
     Attributes:
         units: A number for each row's unit, -1 for rows without one; None if each row is a unit.
@@ -63,7 +63,7 @@ def check_holdout(holdout: float) -> float:
 
 
 def split_rows(num_rows: int, holdout: float, key: bytes) -> UnitSplit:
-    """Split rows that are each a unit of their own.
+    """Split rows of which each is its own unit.
 
     Args:
         num_rows: The number of rows.

@@ -1,4 +1,4 @@
-"""The catalog: everything that is publicly known about the tables that a query may name.
+"""The catalog: all public knowledge about the tables that a query may name.
 
 Declarations are checked here before any row is read. A `PrivateTable` names the column that identifies the privacy
 unit, the bounds of the columns that are summed, and the keys of the groups to report. A `PublicTable` has columns only.
@@ -23,7 +23,7 @@ from hush.errors import InvalidArgument, check_instance
 
 
 class ColumnKind(StrEnum):
-    """The type of a column, as far as hush tells types apart. Columns of kind OTHER cannot be used in a query."""
+    """The type of a column, as far as hush distinguishes types. Columns of kind OTHER cannot be used in a query."""
 
     BOOL = "boolean"
     INT = "integer"
@@ -128,13 +128,13 @@ class Through:
     """The unit of a table without a unit column: each row belongs to the unit of the row that it refers to.
 
     A row counts if its column equals the key of a row of ``to``. It then belongs to the unit of that row, which may
-    have its unit through a further table. A row that refers to nothing, or whose column is NULL, belongs to nobody, and
-    is dropped. The query that the engine runs enforces both.
+    have its unit through a further table. A row that refers to no existing row, or whose column is NULL, belongs to no
+    unit and is dropped. The query that the engine runs enforces both.
 
     A key must not occur in rows of two units, as a primary key cannot. If it does, a row that refers to it counts for
     both units, within the limits of each. So a person who takes the key of another one changes nothing that the other
     one contributes. But a row that counts for k units is protected as a group of k. No rule can do better without
-    knowing which of the two is the true one: if such a row counted for one unit only, or for none, then whoever takes
+    knowing which of the two is the right one: if such a row counted for one unit only, or for none, then whoever takes
     its key would move rows of others.
 
     Attributes:
@@ -164,7 +164,7 @@ class PrivateTable:
     Attributes:
         columns: The declared type of each column, by name.
         unit: The column that identifies the privacy unit; or a `Through`, if rows refer to another table that knows it;
-            or ``row`` if there is no such column and each row is a unit of its own. ``row_id`` is then needed.
+            or ``row`` if there is no such column and each row is its own unit. ``row_id`` is then needed.
         time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
         zone: With ``window``: the time zone in which that column is written.
@@ -312,8 +312,8 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
             "Texts of this column that differ can be equal in the database",
             "Create a view with CONVERT(column USING utf8mb4) COLLATE utf8mb4_bin, if they are different people",
         )
-    # Exact numbers are compared as text; U stands for the unsigned integers.
-    exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "U"))
+    # Exact numbers are compared as text.
+    exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "UBIGINT", "UHUGEINT"))
     if kind_of(declared) not in (ColumnKind.INT, ColumnKind.TEXT) and not exact_number:
         raise InvalidArgument(
             "unit", unit, "a column of integers or text", "Values of other types do not identify a unit exactly"
@@ -321,7 +321,7 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
 
 
 def _check_reference(table: PrivateTable, columns: Mapping[str, str]) -> None:
-    """Refuse a reference that is no column, and what a table without a unit column cannot have."""
+    """Refuse a reference that is not a column, and options that require a unit column."""
     assert isinstance(table.unit, Through)
     _existing("unit", table.unit.column, columns)
     if table.time is not None or table.window is not None or table.row_id is not None:
@@ -337,7 +337,7 @@ def _check_path(name: str, tables: Mapping[str, PrivateTable | PublicTable]) -> 
         reference, target = table.unit, tables.get(table.unit.to)
         if reference.to in visited:
             raise InvalidArgument(
-                "unit", reference, "references that end at a table with a unit column", "These go in a circle"
+                "unit", reference, "references that end at a table with a unit column", "These references form a cycle"
             )
         if not isinstance(target, PrivateTable):
             raise InvalidArgument("to", reference.to, "a private table", "Declare it, with its unit")

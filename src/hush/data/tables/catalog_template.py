@@ -1,4 +1,4 @@
-"""The first version of a catalog file, for somebody to fill in: names of tables and columns, and no values."""
+"""The template of a catalog file: it has the names of tables and columns, but no values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _HEAD = f"""\
 # Everything here counts as public: write down what you know without looking at the data, and remove the # before it.
 # `hush catalog check FILE` says what is missing or wrong. All private tables are about the same people.
 #
-# unit             the column that identifies a person; "row" if each row is another person. To protect a person within
-#                  each month: unit = {{column = "...", time = "...", window = "month"}}
+# unit             the column that identifies a person; "row" if each row is a different person. To protect a person
+#                  within each month: unit = {{column = "...", time = "...", window = "month"}}
 # public           true for a public table, such as a list of postcodes; it has no unit, and nothing else to declare
 # rows_per_unit    how many rows of a person count in each group, and
 # groups_per_unit  in how many groups a person counts, if you know; otherwise each query chooses limits privately

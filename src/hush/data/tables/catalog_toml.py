@@ -1,4 +1,4 @@
-"""A catalog as a file: what is publicly known about tables, in TOML.
+"""The TOML form of a catalog: public knowledge about tables.
 
 `hush.sql.load_catalog` and `hush query --catalog` read it, and `hush catalog init` writes the first version. A file
 holds declarations only. Opening one reads no data, and it cannot hold a password.
@@ -94,7 +94,7 @@ class DeclaredTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogFile:
-    """What a file declares, and what is wrong with it.
+    """The declarations of a catalog file, and its mistakes.
 
     Attributes:
         path: The file.
@@ -110,7 +110,7 @@ class CatalogFile:
 
 
 def read_catalog(path: str | Path) -> CatalogFile:
-    """Return what a file declares, with all mistakes in it. No table is opened."""
+    """Return a file's declarations and all of its mistakes. No table is opened."""
     file = Path(path)
     try:
         content = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
@@ -189,7 +189,7 @@ class _CatalogReader:
             for key in ("required", "rows_per_unit", "groups_per_unit", "rows_in_total"):
                 read[key] = self._read(f"{location}.{key}", content.get(key), _PRIVATE[key])
             if "rows_per_unit" in content and "rows_in_total" in content:
-                self._refuse(f"{location}.rows_in_total", content["rows_in_total"], "none beside rows_per_unit")
+                self._refuse(f"{location}.rows_in_total", content["rows_in_total"], "none with rows_per_unit")
         return DeclaredTable(**{**read, "required": tuple(read.get("required") or ())})
 
     def _unit(self, location: str, value: Any) -> DeclaredUnit:
@@ -211,7 +211,7 @@ class _CatalogReader:
         )
 
     def _columns(self, location: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, Any]:
-        """Return what is declared by column."""
+        """Return a declaration for each column."""
         content = self._read(location, value, _mapping) or {}
         values = {name: self._read(f"{location}.{toml_key(name)}", item, read) for name, item in content.items()}
         return {name: value for name, value in values.items() if value is not None}
@@ -246,7 +246,7 @@ class _CatalogReader:
         self._problems.append(InvalidArgument(location, value, expected, *advice))
 
 
-_UNIT_ADVICE = f"If each row is another person, write {ROW!r}; for a public table, public = true"
+_UNIT_ADVICE = f"If each row is a different person, write {ROW!r}; for a public table, public = true"
 _ONE_ENGINE = "The tables of a catalog are joined, so all of them are in the database, or all are files"
 
 
@@ -349,7 +349,7 @@ _PRIVATE: Mapping[str, Callable[[str, Any], Any]] = {
 
 
 def checked_address(location: str, value: Any) -> str:
-    """Return the address of a database. It is never shown, and never has a password."""
+    """Return the address of a database. It is never shown, and must not contain a password."""
     if not isinstance(value, str) or not value.startswith(_DATABASES) or not value.isprintable():
         raise InvalidArgument(location, "...", "an address that starts with postgresql://")
     if _has_password(value):

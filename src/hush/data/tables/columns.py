@@ -1,4 +1,4 @@
-"""The kinds of columns in a schema, with the range or the values that you declare for them."""
+"""The kinds of columns in a schema, with their declared ranges or values."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A column of text, encoded by counts of the words in a public vocabulary.
+    """A column of text, encoded as counts of the words in a public vocabulary.
 
     >>> Text(vocabulary=("good", "bad")).complete
     True

@@ -22,7 +22,7 @@ _LARGEST_EXACT = 2.0**53  # floats hold every integer up to here
 
 
 class RawData(ABC):
-    """Data that were opened but not read. `hush.data.open_data` makes one.
+    """Data that have been opened but not read. `hush.data.open_data` returns one.
 
     >>> from hush.data import open_data
     >>> digits = open_data("digits")
@@ -48,7 +48,7 @@ class RawData(ABC):
     @property
     @abstractmethod
     def public_facts(self) -> tuple[str, ...]:
-        """The properties of this kind of file that are taken to be public."""
+        """The properties of this kind of file that are treated as public."""
 
     @property
     @abstractmethod
@@ -106,8 +106,8 @@ class ImageData(RawData):
             classes: The existing labels if they are public.
             public_test: Whether the test part is that of a known public dataset.
             full_range: The range of pixel values; None if it follows from their type.
-            public_facts: What is taken to be public, besides the number, size and type of the images.
-            assumptions: What else is assumed.
+            public_facts: Facts treated as public, besides the number, size and type of the images.
+            assumptions: Further assumptions.
         """
         self.name = name
         self.classes = classes

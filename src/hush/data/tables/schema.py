@@ -1,7 +1,7 @@
 """The schema: what you declare about the data. Everything in it counts as public.
 
-It holds bounds, categories, vocabularies, classes and the privacy unit. Whatever is in it was known before anyone
-looked at the data, or was learned privately.
+It holds bounds, categories, vocabularies, classes and the privacy unit. Everything in it was either known before anyone
+looked at the data, or learned privately.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Schema:
             check_instance("images", self.images, Images)
 
     def save(self, path: str | Path) -> None:
-        """Write the schema as JSON, with a field of help for whoever edits it."""
+        """Write the schema as JSON, with help for editing it."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     def to_json(self) -> str:
@@ -73,7 +73,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """Return the schema of such a text. Paths of vocabularies are relative to the current folder."""
+        """Return the schema that a JSON text describes. Paths of vocabularies are relative to the current folder."""
         return cls(**decode(text, Path()))
 
     @classmethod

@@ -1,7 +1,7 @@
 """The JSON form of a schema: one object with a format, a version, and ``help`` fields that are ignored.
 
-`encode` and `decode` are inverse to each other. `decode` is strict: an unknown field is probably a typing error, and a
-schema that silently ignored it would learn something that you meant to declare.
+`encode` and `decode` are inverse to each other. `decode` is strict: an unknown field is probably a typing error, and
+ignoring it would silently learn something that you meant to declare.
 """
 
 from __future__ import annotations

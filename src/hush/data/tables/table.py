@@ -1,7 +1,7 @@
 """Tables, read by DuckDB. Every value is text, or of the type that the file declares: no type is guessed from values.
 
 A `TableData` is a table in a file whose columns are known and whose rows are not read yet; its `RowTable` has the
-rows in memory. Each answer of a `RowTable` treats every row on its own, so no record decides how another one is read.
+rows in memory. A `RowTable` treats every row on its own, so no record affects how another one is read.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class RowTable:
     def text_columns(self, names: Sequence[str]) -> list[str]:
         """Return which of these columns hold text: more than half of all rows have a value that is not a number.
 
-        The share is of all rows, not of those with a value. In a column that few people filled in, one of them could
-        decide otherwise.
+        The share is of all rows, not of those with a value. Otherwise, a single person could decide the type of a
+        column that few people filled in.
         """
         if not names:
             return []
@@ -207,7 +207,7 @@ class TableData(RawData):
             columns: The names of the columns.
             types: Their declared types; ``UNTYPED`` if the file declares none.
             fill: Creates a temporary table of this name, with the columns c0, c1, ..., on a DuckDB connection.
-            assumptions: What is assumed about files of this kind, besides what holds for all tables.
+            assumptions: Assumptions about files of this kind, besides what holds for all tables.
             file: The file itself, if DuckDB can read it where it is.
         """
         self.name = name
@@ -270,7 +270,7 @@ class TableData(RawData):
 
 @contextmanager
 def redact_errors(name: str = "the table") -> Iterator[None]:
-    """Replace errors of DuckDB by one of our own: their messages may quote a record."""
+    """Replace DuckDB's errors by our own, because their messages may quote a record."""
     try:
         yield
     except Exception as error:
@@ -285,7 +285,7 @@ def redact_errors(name: str = "the table") -> Iterator[None]:
 
 
 def connect() -> Any:
-    """Return a connection that downloads no extensions, and writes nothing to the disk, where rows would remain."""
+    """Return a connection that downloads no extensions, and writes no rows to the disk."""
     try:
         import duckdb
     except ModuleNotFoundError:

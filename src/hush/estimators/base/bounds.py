@@ -1,7 +1,7 @@
 """Bounds on features and norms of rows: checking public ones, and learning a norm privately.
 
-Every estimator needs a limit on one row's contribution. It comes from you, as a public number, or from the data
-itself at a price:
+Every estimator needs a limit on one row's contribution. It is either a public number that you pass, or learned from the
+data at a cost:
 
     ``bounds=(lower, upper)``      each value is clamped: `check_bounds`, `feature_bounds`, `scale_to_unit`
     ``data_norm=2.0``              each row is scaled down to this norm: `check_norm`, `check_public_norm`
@@ -33,7 +33,7 @@ _NORMS = 2.0 ** np.arange(-20, 40.25, 0.25)
 class LearnBounds:
     """Learn bounds, or a clip norm, from the data with a share of the privacy budget.
 
-    Pass it in place of a public number that you do not have. As ``data_norm`` of a linear model, it sets the clip norm
+    Pass it instead of a public number if you do not know one. As ``data_norm`` of a linear model, it sets the clip norm
     to about 2^(1/4) times the median norm of the rows. The exponential mechanism selects the median among the powers of
     2^(1/4) from 1e-6 to 1e12, and longer rows are scaled down, as with a public norm. You need about
     20 / (share * epsilon) rows. As ``bounds`` of a scaler, it learns the bounds of each feature from noisy counts on a

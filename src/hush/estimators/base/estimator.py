@@ -41,7 +41,10 @@ _Plan = TypeVar("_Plan")
 
 
 class LostBudget:
-    """The budget of a fitted model that was pickled and loaded again. The model predicts but cannot be refitted."""
+    """Stands for the budget of a fitted model that was pickled and loaded again.
+
+    The model predicts but cannot be refitted.
+    """
 
     def reserve(self, charge: Charge) -> Any:
         """Refuse the charge."""
@@ -49,7 +52,7 @@ class LostBudget:
 
 
 def clear_fit(model: Any) -> None:
-    """Delete all fitted attributes. Parameters stay, and so do scikit-learn's output and metadata settings."""
+    """Delete all fitted attributes. Parameters and scikit-learn's output and metadata settings remain."""
     for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
         delattr(model, name)
 
@@ -164,7 +167,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
             del self._unit, self._unit_assumptions
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that two fits of the same data differ."""
+        """Tell scikit-learn that fits are not deterministic."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
@@ -174,7 +177,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
 
         Args:
             event: The release, for accountants.
-            assumptions: What the guarantee rests on beyond the relation and the unit.
+            assumptions: The assumptions of the guarantee beyond relation and unit.
             spent: (epsilon, delta) of the guarantee, if they differ from the parameters.
         """
         guarantee, qualified = self._guarantee_and_event(event, assumptions, spent)
@@ -269,9 +272,9 @@ class PrivateClassifierMixin:
 
 
 def blame_epsilon(epsilon: float, build: Callable[[], _Plan]) -> _Plan:
-    """Build a noise plan. Where one of its derived numbers is invalid, raise an error about epsilon instead.
+    """Build a noise plan. If one of its derived numbers is invalid, raise an error about epsilon.
 
-    A scale or a noise multiplier that is too large or too small follows from epsilon, and epsilon is what you passed.
+    An extreme scale or noise multiplier is a consequence of epsilon, which is the argument that the caller passed.
 
     Args:
         epsilon: As the caller passed it.

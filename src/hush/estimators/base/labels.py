@@ -1,9 +1,8 @@
 """Reading the labels and cells of private rows, each one on its own.
 
-An ordinary conversion looks at a whole column: one text in a list makes NumPy turn all of its numbers into text, and
-one bad value raises an error that quotes it. Both would let a single record change how all the others are read. The
-functions here treat every value on its own. An unreadable label becomes NaN, or class -1, and only its own row is
-dropped.
+An ordinary conversion looks at a whole column: one text in a list makes NumPy turn all numbers into text, and one bad
+value raises an error that quotes it. Both would let a single record change how all the others are read. The functions
+here treat every value on its own. An unreadable label becomes NaN, or class -1, and only its own row is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _TEXT, _NUMBERS = "US", "biuf"
 
 @contextmanager
 def redact_cells() -> Iterator[None]:
-    """Report text in a table of numbers without quoting it, as NumPy's own message would."""
+    """Report text in a table of numbers without quoting it; NumPy's own message would quote it."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Scikit-learn-compatible estimators around `hush.training`: any torch module, trained by DP-SGD.
+"""Scikit-learn-compatible estimators built on `hush.training`: any torch module, trained by DP-SGD.
 
 torch is imported by fit and predict only, so that ``import hush.estimators`` does not need it. Rows are scaled, and the
 training layer does the rest: Poisson sampling, per-example clipping, Gaussian noise and accounting.

@@ -1,8 +1,8 @@
-"""One row of each user: the rows of a fit whose guarantee is about people.
+"""Selects one row per user, for fits whose guarantee is about people.
 
-Estimators prove what one row costs. If each user has one row, that is what a user costs, whatever the estimator does
-with it. Further rows of a user would multiply the noise by their number, for little: their mean varies less than one
-row, which matters only where noise matters least.
+Estimators prove the cost of one row. If each user has one row, that is also the cost of a user. Using k rows per user
+would multiply the noise by k and help little: averaging rows reduces sampling error only, which matters where noise
+matters least.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ONE_ROW = "no person has more than one row (the caller's statement)"
 
 @dataclass(frozen=True, slots=True)
 class OneRowPerUser:
-    """The statement that no user has more than one row, as ``units=`` of an estimator's ``fit``.
+    """States that no user has more than one row. Pass it as ``units=`` to an estimator's ``fit``.
 
-    It is written down in the guarantee, as an assumption that nobody checked. If you have ids, pass them instead.
+    The guarantee lists it as an unchecked assumption. If you have ids, pass them instead.
 
     >>> import numpy as np
     >>> from hush.estimators import PrivateMinMaxScaler
@@ -37,7 +37,7 @@ class OneRowPerUser:
 
 
 def rows_of_users(units: Any, X: Any, y: Any, source: RandomSource) -> tuple[Any, Any, str]:
-    """Return the rows of X and y to fit, one for each user, and what that rests on.
+    """Return the rows of X and y to fit, one per user, and the assumptions of this choice.
 
     Which row of a user is used is drawn at random, independently of other users: adding a user adds one row, and moves
     no other. Rows without an id are left out.

@@ -1,4 +1,4 @@
-"""Bolt-on privacy: ordinary stochastic gradient descent, and noise on its result only."""
+"""Bolt-on privacy: ordinary stochastic gradient descent, with noise added only to its result."""
 
 from __future__ import annotations
 

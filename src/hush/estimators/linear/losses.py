@@ -1,4 +1,4 @@
-"""Convex losses of linear classifiers, as functions of the margin m = y <w, x>.
+"""Convex losses for linear classifiers, as functions of the margin m = y <w, x>.
 
 Privacy proofs rest on two bounds: the slope lies in [-1, 0], so a row of norm 1 has a gradient of norm at most 1; and
 the second derivative is at most ``curvature``.

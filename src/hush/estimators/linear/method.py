@@ -66,7 +66,7 @@ class Problem:
 
 
 class LinearRecipe(ABC):
-    """A method with every decision made that does not depend on data."""
+    """A method after all data-independent decisions have been made."""
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class LinearMethod(ABC):
 
     @abstractmethod
     def prepare(self, problem: Problem) -> LinearRecipe:
-        """Make every decision that does not depend on data, or refuse the problem."""
+        """Make all data-independent decisions, or refuse the problem."""
 
 
 def label_signs(class_indices: ClassIndices, outputs: int) -> Floats:

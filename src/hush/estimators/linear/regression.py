@@ -103,7 +103,7 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
 class PrivateLinearRegression(_SufficientStatistics):
     """Least squares from noisy X'X and X'y, with a penalty that adapts to the noise (AdaSSP).
 
-    The first thing to try for linear regression with delta > 0. It makes one release, has no learning rate, and its
+    Try this first for linear regression with delta > 0. It makes one release, has no learning rate, and its
     error is close to optimal when there are many more rows than features. With few rows, the noise makes it a ridge
     regression, and predictions tend towards the middle of ``target_bounds``.
 
@@ -195,8 +195,8 @@ class PrivateLinearRegression(_SufficientStatistics):
 class PrivateRidge(_SufficientStatistics):
     """Ridge regression from noisy X'X and X'y, with a penalty that you set.
 
-    For a known penalty. Otherwise `PrivateLinearRegression` finds one that suits the noise. Negative eigenvalues of the
-    noisy X'X are set to 0 before the penalty is added.
+    Use it if you know the penalty. Otherwise `PrivateLinearRegression` finds one that suits the noise. Negative
+    eigenvalues of the noisy X'X are set to 0 before the penalty is added.
 
     Args:
         epsilon: Privacy budget of one fit.

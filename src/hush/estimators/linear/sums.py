@@ -1,4 +1,4 @@
-"""Exact sums over rows in fixed point, so that one row changes a sum by its own contribution and nothing more.
+"""Exact fixed-point sums over rows, so that one row changes a sum by exactly its own contribution.
 
 In floating point, a sum depends on the order of its terms: adding a row can change the rounding of all others. Rows and
 slopes are therefore truncated to multiples of 2^-18 before they are multiplied and summed.

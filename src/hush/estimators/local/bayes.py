@@ -41,7 +41,7 @@ class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  #
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         bins: Number of bins of each feature, or one number for all; public.
         classes: All class labels, public. For any other label, and for NaN, a random pair is reported.
-        budget: Every `randomize` is charged to it, and so is every fit. It must be a dataset whose relation is
+        budget: Every `randomize` is charged to it, and so is every fit. It must be a budget whose relation is
             replacement. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 

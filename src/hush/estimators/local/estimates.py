@@ -21,7 +21,7 @@ from hush.statistics import Estimate
 
 
 class LocalEstimates:
-    """Estimates from reports. They cost nothing further, because reports are private already.
+    """Estimates from reports. They cost nothing more, because reports are already private.
 
     Attributes:
         channels_: The mechanism of each column.
@@ -74,7 +74,7 @@ class LocalEstimates:
             low=np.clip(low, 0.0, 1.0),
             high=np.clip(high, 0.0, 1.0),
             confidence=float(confidence),
-            # A category that nobody has is reported by Binomial(total, lie) people; the slope of the inverse scales it.
+            # A category that no one has is reported by Binomial(total, lie) people; the slope of the inverse scales it.
             noise_scale=math.sqrt(lie_rate * (1 - lie_rate) / total) / (truth_rate - lie_rate) if total else math.inf,
             guarantee=self.guarantee_,
             event=self.event_,

@@ -20,7 +20,7 @@ from hush.guarantee import Relation
 class LocalLearner(PrivateEstimator, ABC):
     """A model in two steps, by two parties: `randomize` perturbs rows locally, `fit_reports` learns from reports.
 
-    ``fit`` does both, for experiments by someone who may hold the rows.
+    ``fit`` does both, for experiments in which you hold the rows.
     """
 
     delta = 0.0
@@ -47,7 +47,7 @@ class LocalLearner(PrivateEstimator, ABC):
         return reports
 
     def fit_reports(self, reports: Any, *, num_features: int) -> Self:
-        """Learn from reports. This costs nothing further.
+        """Learn from reports. This costs nothing more.
 
         Args:
             reports: Reports from `randomize` of a model with the same parameters.

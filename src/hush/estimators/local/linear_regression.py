@@ -45,7 +45,7 @@ class LocalLinearRegression(RegressorMixin, LocalLearner):  # type: ignore[misc]
             except for the division by a noisy matrix. Default: the size of the noise, with features centred by their
             learned means, and with means and weights shrunk as far as noise alone might explain them. With too few rows
             the model then predicts the mean target or the middle of its bounds, instead of noise.
-        budget: Every `randomize` is charged to it, and so is every fit. It must be a dataset whose relation is
+        budget: Every `randomize` is charged to it, and so is every fit. It must be a budget whose relation is
             replacement. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 

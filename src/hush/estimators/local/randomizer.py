@@ -1,4 +1,4 @@
-"""Randomising rows one by one, before anyone collects them: the local model.
+"""The local model: rows are randomised one by one, before anyone collects them.
 
 row       stays with its owner
 columns   a random subset, drawn without looking at the row
@@ -41,7 +41,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
     some of its columns, chosen at random, and divides epsilon equally between them. For many columns this is far better
     than reporting all of them with tiny parts of epsilon. Columns that are not reported are NaN.
 
-    Choose it for data you must not collect in the clear. The price is the number of people: the error of a share or
+    Use it for data that you must not collect in the clear. The price is the number of people: the error of a share or
     mean is about c / sqrt(n), while a trusted curator adds noise of only about 1 / (epsilon n). Measured at epsilon 1:
     a standard error of 1 % in the share of one of two values takes 9,200 people instead of 141 (65 times as many); one
     of 0.1 %, 650 times as many.
@@ -58,7 +58,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
             none.
         categories: From the position of each categorical column to its categories; public.
         sampled: Number of columns that each row reports. Default: epsilon / 2.5, at least one.
-        budget: Every transform is charged to it; fit is free. It must be a dataset whose relation is replacement.
+        budget: Every transform is charged to it; fit is free. It must be a budget whose relation is replacement.
             Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 

@@ -1,4 +1,4 @@
-"""RAPPOR: words reported as noisy Bloom filters, any number of times, and shares of candidate words decoded from them.
+"""RAPPOR: reports words as noisy Bloom filters, any number of times, and decodes the shares of candidate words.
 
 word       sets a few bits of a Bloom filter, by hashes of the person's cohort
 permanent  each bit randomised once and remembered (`Rappor._remember`)
@@ -32,7 +32,7 @@ _FIRST_WORD = "each person reports the word of their first row, until the next f
 
 
 class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """Report a word as noisy bits of a Bloom filter, any number of times, at one price for all reports.
+    """Report a word as noisy bits of a Bloom filter, any number of times, at a single cost for all reports.
 
     Rows are (person, word); several further columns form one word together. The word sets ``num_hashes`` of
     ``num_bits`` bits, which depend on the word and on the person's random cohort. Each bit is then replaced by a fair
@@ -55,8 +55,8 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         one_rate: q, in [0, 1].
         num_bits: Size of the Bloom filter.
         num_hashes: Number of bits that a word sets.
-        num_cohorts: Number of cohorts, each with hashes of its own: words that collide in one do not in another.
-        budget: The first transform after each fit is charged to it. It must be a dataset of users whose relation is
+        num_cohorts: Number of cohorts, each with its own hashes: words that collide in one do not collide in another.
+        budget: The first transform after each fit is charged to it. It must be a budget of users whose relation is
             replacement. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
@@ -162,7 +162,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the parameters and public attributes. A copy remembers nobody."""
+        """Return the parameters and public attributes. A copy remembers no one."""
         state: dict[str, Any] = super().__getstate__()
         return {**state, "_memory": {}} if "_memory" in state else state
 

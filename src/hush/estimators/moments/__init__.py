@@ -1,4 +1,4 @@
-"""Models from noisy moments, in reading order.
+"""Models that are computed from noisy moments, in reading order.
 
 - `gram`: exact second moments of clipped rows, and Gaussian noise on them.
 - `moments`: exact counts, sums and squares of bounded features within classes, and noise on them.

@@ -27,7 +27,7 @@ class PrivateCovariance(PrivateEstimator, EmpiricalCovariance):  # type: ignore[
     The release is S + noise, where S is the sum of x x' over the clipped rows, with the sum and the number of rows. The
     eigenvalues of the noisy covariance are raised to at least the noise's standard deviation, so that the matrix can be
     inverted. ``score``, ``mahalanobis``, ``error_norm`` and ``get_precision`` are those of scikit-learn. The first
-    three evaluate the rows that you pass exactly: their results are not private.
+    three are exact functions of the rows that you pass, so their results are not private.
 
     Args:
         epsilon: Privacy budget of one fit.

@@ -22,8 +22,8 @@ _MAX_CELLS = 1 << 22
 class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     """A piecewise constant density on a public grid, from noisy counts.
 
-    For one to three features. Every row falls into exactly one cell, so the noise per cell does not grow with the
-    number of features. But the number of cells does, and cells with fewer rows than the noise carry no information.
+    Use it for one to three features. Every row falls into exactly one cell, so the noise per cell does not grow with
+    the number of features. But the number of cells does, and cells with fewer rows than the noise carry no information.
     Negative noisy counts are set to 0, and the counts are normalised to integrate to 1.
 
     Args:

@@ -27,9 +27,9 @@ _TYPICAL = 0.5  # eigenvalues of the noise follow a semicircle law, whose standa
 class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Linear discriminant analysis: class means and a shared covariance matrix, from a single noisy release.
 
-    For classes with correlated features and many rows each. With few rows, `PrivateGaussianNB` has fewer parameters to
-    learn. The release holds the sum of x x' over clipped rows, and the sum and the number of rows of each class. To
-    regularise, half the norm of the noise is added to the diagonal of the within-class covariance.
+    Use it if features are correlated and each class has many rows. With few rows, `PrivateGaussianNB` has fewer
+    parameters to learn. The release holds the sum of x x' over clipped rows, and the sum and the number of rows of each
+    class. To regularise, half the norm of the noise is added to the diagonal of the within-class covariance.
 
     Args:
         epsilon: Privacy budget of one fit.

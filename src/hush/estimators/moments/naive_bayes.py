@@ -21,7 +21,7 @@ from hush.statistics import CalibratedPlan
 class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Gaussian naive Bayes: counts, means and variances of each class, from a single noisy release.
 
-    For a first classifier with few rows or a small epsilon. It has few parameters, and it works with delta = 0. Where
+    Try it first if you have few rows or a small epsilon. It has few parameters, and it works with delta = 0. Where
     features are correlated and rows are plentiful, `PrivateLDA` or a logistic regression does better.
 
     Args:

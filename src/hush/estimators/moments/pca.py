@@ -21,7 +21,7 @@ from hush.randomness import RandomSource
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Principal components: eigenvectors of a noisy covariance matrix, or random directions of large variance.
 
-    For projecting many features onto a few directions before another model learns from them. The error of the matrix
+    Use it to project many features onto a few directions before another model learns from them. The error of the matrix
     grows with sqrt(number of features) / (number of rows). It does not depend on how many directions you ask for.
 
     The method decides what is released: `AnalyzeGauss` (the default, and the best choice with delta > 0), `Wishart`, or

@@ -1,7 +1,7 @@
 """Private scalers, with public bounds or bounds that are learned with part of the budget.
 
 A scaler is usually the first step of a pipeline. Its attributes are private; the rows that ``transform`` returns are
-not: they are your data, in other units.
+not: they are your data in other units.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hush.statistics import CalibratedPlan
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
-    """The common part of the scalers: bounds that are public, or learned."""
+    """The common part of the scalers: public or learned bounds."""
 
     def _check(self) -> None:
         super()._check()
@@ -45,7 +45,8 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  #
 class PrivateStandardScaler(_Scaler):
     """Subtract the mean of each column and divide by its standard deviation; both come from a single noisy release.
 
-    Before models that are sensitive to units. Where bounds are known and tight, `PrivateMinMaxScaler` costs nothing.
+    Use it before models that are sensitive to units. Where bounds are known and tight, `PrivateMinMaxScaler` costs
+    nothing.
 
     Args:
         epsilon: Privacy budget of one fit.

@@ -68,12 +68,12 @@ class Components:
 
 
 class SecondMomentsMethod(ABC):
-    """A way to release principal directions. A subclass says what it needs and what a release costs.
+    """A way to release principal directions. A subclass states its requirements and the cost of a release.
 
     Attributes:
         needs_delta: Whether delta must be above 0.
         needs_center: Whether the rows need a public centre.
-        assumptions: What the guarantee rests on beyond exact arithmetic.
+        assumptions: The assumptions of the guarantee beyond exact arithmetic.
     """
 
     needs_delta = True

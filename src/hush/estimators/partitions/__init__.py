@@ -1,4 +1,4 @@
-"""Models that divide the space: k-means and trees, in reading order.
+"""Models that partition the space: k-means and trees, in reading order.
 
 - `kmeans`: `PrivateKMeans`, from a noisy overview (`kmeans_start`) by noisy Lloyd iterations (`kmeans_rounds`).
 - `cube_noise`: noise for sums in which one row changes every coordinate.

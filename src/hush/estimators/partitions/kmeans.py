@@ -1,7 +1,7 @@
 """k-means by noisy Lloyd iterations, from a noisy overview of the rows.
 
 overview    noisy count, mean and spread (`kmeans_start`); a tenth of epsilon
-start       centres from a noisy map of the rows, if it is worth its price, or scattered around the mean
+start       centres from a noisy map of the rows, if it is worth its cost, or scattered around the mean
 iterations  noisy counts and sums per cluster (`kmeans_rounds`); the rest of epsilon
 """
 
@@ -51,8 +51,8 @@ class PrivateKMeans(
 ):
     """k-means: Lloyd iterations with noisy counts and sums, from centres that follow a noisy overview of the rows.
 
-    For few clusters in few dimensions, with thousands of rows per cluster. With fewer rows or a smaller epsilon, all
-    centres move towards a single mean.
+    Use it for few clusters in few dimensions, with thousands of rows per cluster. With fewer rows or a smaller epsilon,
+    all centres move towards a single mean.
 
     A tenth of epsilon releases the number of rows, their mean and their spread. These decide the rest. If there are
     enough rows, 15 % of the remaining epsilon buys a noisy map of the rows in up to three directions, and its
@@ -217,7 +217,7 @@ class PrivateKMeans(
 
 
 def uniform(source: RandomSource, size: int) -> Floats:
-    """Return numbers in [0, 1) for choices on which no privacy depends."""
+    """Return numbers in [0, 1) for choices that do not affect privacy."""
     return (source.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -1,4 +1,4 @@
-"""Noisy Lloyd iterations: their number, their noise, and how far their means are trusted.
+"""Noisy Lloyd iterations: their number, their noise, and the shrinkage of their means.
 
 An iteration assigns each row to its nearest centre, releases the count and the sum of each cluster, and shrinks the
 noisy means towards the overall mean (James-Stein).

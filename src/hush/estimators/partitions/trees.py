@@ -47,8 +47,8 @@ _SHARPNESS = 8.0  # inverse temperature of the probabilities; it does not change
 class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Random trees over noisy quantiles of the features, with noisy class counts in the leaves.
 
-    For classes that are not a linear function of the features, or features of very different shapes. Where a linear
-    model fits, it needs less epsilon.
+    Use it for classes that are not a linear function of the features, or features of very different shapes. Where a
+    linear model fits, it needs less epsilon.
 
     A twentieth of epsilon counts the rows. The noisy count decides the number of trees, 1 to 32, so that the noise in a
     leaf is below 1/35 of the rows; their depth, 3 to 8, so that leaves have enough rows for their noise; and whether

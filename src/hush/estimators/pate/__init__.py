@@ -1,4 +1,4 @@
-"""Private aggregation of teacher ensembles (PATE): any estimator becomes private through noisy votes of many.
+"""Private aggregation of teacher ensembles (PATE): makes any estimator private through noisy votes of many teachers.
 
 - `PATEClassifier`: teachers on disjoint parts of the private data, a noisy vote on public rows, and a student trained
   on the answers.
@@ -7,8 +7,8 @@
   on the loss after the fact where outcomes decide what is asked. `VoteAggregator` is the base of aggregators.
 
 Reading order: `classifier`, then `rows`, `teachers`, `aggregators` (noise in `noise`), `interactive_aggregator`,
-`student`, and for data-dependent costs `costs` and `report`. Published proofs are checked: costs of queries that
-outcomes decided on bound the loss only after the fact (`report`).
+`student`, and for data-dependent costs `costs` and `report`. Published proofs are checked: if outcomes decide which
+queries are asked, their costs bound the loss only after the fact (`report`).
 """
 
 from hush.estimators.pate.aggregators import ConfidentGNMax as ConfidentGNMax

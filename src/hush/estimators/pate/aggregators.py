@@ -43,7 +43,7 @@ NO_ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class VotePlan:
-    """The most that will be run, fixed before any vote is looked at.
+    """The most that will be run, fixed before any vote is read.
 
     Attributes:
         event: The cost, for accountants.
@@ -86,7 +86,7 @@ class VoteAggregator(ABC):
     """Turns counts of votes into classes. It is configured with public numbers only.
 
     Attributes:
-        adaptive: Whether earlier outcomes decide what is asked next, and so what is paid for.
+        adaptive: Whether earlier outcomes decide what is asked, and paid for, next.
 
     >>> GNMax.adaptive, ConfidentGNMax.adaptive
     (False, True)
@@ -96,7 +96,7 @@ class VoteAggregator(ABC):
 
     @abstractmethod
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
-        """Return the event of as many of the queries as (epsilon, delta) allow."""
+        """Return the event of as many queries as (epsilon, delta) allow."""
 
     @abstractmethod
     def answer(
@@ -303,9 +303,9 @@ class GNMax(_GaussianAggregator):
 class ConfidentGNMax(_GaussianAggregator):
     """`GNMax` for queries whose noisy largest count reaches a threshold; other queries get no answer.
 
-    The usual choice: wrong answers and expensive answers both occur where teachers disagree. A check costs little,
-    since its noise can be large. Choose `GNMax` where nearly all queries have a consensus, and `InteractiveGNMax` where
-    a student soon answers most of them itself.
+    This is the usual choice: wrong answers and expensive answers both occur where teachers disagree. A check
+    costs little, since its noise can be large. Choose `GNMax` where nearly all queries have a consensus, and
+    `InteractiveGNMax` where a student soon answers most of them itself.
 
     Args:
         sigma: Standard deviation of the noise on every count, in votes; public.

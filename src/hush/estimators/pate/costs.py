@@ -1,6 +1,6 @@
-"""The cost of answers on the data at hand: Renyi bounds that use the votes, and how smoothly they vary.
+"""The cost of answers for the data at hand: Renyi bounds that use the votes, and bounds on how smoothly they vary.
 
-Everything here is private, since costs are computed from votes. Only `hush.estimators.pate.CostReport` publishes a
+Everything here is sensitive, since costs are computed from votes. Only `hush.estimators.pate.CostReport` publishes a
 number, with noise.
 
 Costs are tables over a lattice of positions, and a changed vote moves the position by a bounded number of cells

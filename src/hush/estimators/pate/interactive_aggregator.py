@@ -1,4 +1,4 @@
-"""The aggregator that consults teachers only where they contradict the student."""
+"""An aggregator that consults the teachers only where they contradict the student."""
 
 from __future__ import annotations
 

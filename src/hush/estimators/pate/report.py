@@ -1,6 +1,6 @@
-"""Publishing a data-dependent cost: with noise scaled by smooth sensitivity, and a margin.
+"""Publishes a data-dependent cost, with noise scaled to smooth sensitivity and a safety margin.
 
-This is the only way in which a number that depends on the votes, apart from the answers, leaves PATE.
+Apart from the answers, this is the only number depending on the votes that PATE releases.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hush.randomness import RandomSource, source_or_default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDependentCost(ABC):
-    """The privacy loss of the answers for one unit of *these* data, as far as it may be published.
+    """The publishable bound on the privacy loss of the answers, for one unit of *these* data.
 
     It is not a guarantee for all data, and not a `hush.Guarantee`. Budgets are charged by the guarantee, which holds
-    for any data. What it states for these data depends on the aggregator, and has a type of its own: `DivergenceCost`
+    for any data. Its exact meaning depends on the aggregator, so each meaning has its own type: `DivergenceCost`
     or `ExPostCost`.
 
     Attributes:
@@ -58,7 +58,7 @@ class DataDependentCost(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergenceCost(DataDependentCost):
-    """The cost where every query is answered (`LNMax`, `GNMax`): a bound on a divergence.
+    """The cost if every query is answered (`LNMax`, `GNMax`): a bound on a divergence.
 
     With probability ``confidence``, for these data D and every neighbour D': P[M(D) in S] <= e^epsilon P[M(D') in S] +
     delta for every set S of outputs, where M is the answers and this report.
@@ -81,7 +81,7 @@ class DivergenceCost(DataDependentCost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExPostCost(DataDependentCost):
-    """The cost where outcomes decide what is asked next and paid for (`ConfidentGNMax`, `InteractiveGNMax`).
+    """The cost if outcomes decide what is asked, and paid for, next (`ConfidentGNMax`, `InteractiveGNMax`).
 
     The costs then add up to a random number, which bounds no divergence. With probability ``confidence``, it bounds the
     loss of the answers o that came out, for these data D and every neighbour D': ln P[o | D] / P[o | D'] <= epsilon
@@ -107,13 +107,13 @@ class ExPostCost(DataDependentCost):
 
 
 def cost_type(aggregator: VoteAggregator) -> type[DataDependentCost]:
-    """Return what costs by the votes state for answers of this aggregator."""
+    """Return the type of data-dependent cost for answers of this aggregator."""
     return ExPostCost if aggregator.adaptive else DivergenceCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """A request to publish the cost of the answers given the votes, with the budget of the report itself.
+    """A request to publish the data-dependent cost of the answers. The report has its own budget.
 
     Teachers that agree hide each other, so the cost on the data at hand is often far below the worst case. It depends
     on the votes, so it is private. The report publishes the sum of costs at one Renyi order, plus a multiple of a

@@ -57,7 +57,7 @@ def private_rows(x: Any, y: Any, units: Any, classes: NDArray[Any], estimator: A
 
 
 def public_rows(public: Any, num_features: int, estimator: Any) -> Any:
-    """Return public rows, which must be complete. They are not secret, so refusing them reveals nothing."""
+    """Return public rows, which must be complete. They are public, so refusing them reveals nothing."""
     if public is None:
         raise InvalidArgument("public", None, "public rows, without labels", "Teachers vote on them")
     rows = check_array(public, dtype="numeric", estimator=estimator, input_name="public")

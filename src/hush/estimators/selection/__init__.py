@@ -1,4 +1,4 @@
-"""Private choices: features, hyper-parameters, and the splits that score them.
+"""Private selection of features and hyper-parameters, and the splits used to score them.
 
 In reading order:
 

@@ -20,9 +20,9 @@ _NUMBERS = "biuf"
 class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """One 0/1 column for each public category. The encoder does not look at the data, so it costs no privacy.
 
-    Choose it before any numeric model where features are categories and you know all of them. Categories read from the
-    data would be a release: that a rare category exists can reveal that a person is present. A value that is missing or
-    not in the list has zeros in all columns of its feature. Types matter: the text "1" is not the number 1.
+    Choose it before any numeric model where features are categories and you know all of them. Reading categories from
+    the data would be a release: a rare category can reveal that a person is present. A value that is missing or not in
+    the list has zeros in all columns of its feature. Types matter: the text "1" is not the number 1.
 
     Args:
         categories: For each feature, the list of its categories; public.

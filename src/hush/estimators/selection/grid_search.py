@@ -1,6 +1,6 @@
 """Private model selection: fit several settings, compare them on other rows, and account for every fit.
 
-table     the usable rows, with one placeholder row that belongs to nobody (`grid_table`)
+table     the usable rows, with one placeholder row that belongs to no unit (`grid_table`)
 masks     rows to train on and rows to compare on, by independent coins (`splits`)
 scores    correct predictions on the comparison rows
 choice    the exponential mechanism over all settings, or the best of a secret number of random tries
@@ -84,7 +84,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         The grid is public (the caller's duty). Steps that learn nothing treat rows one by one, and so do predictions,
         except for the rounding of matrix products (the caller's duty). Steps of pipelines, column transformers and
         unions that learn something are private (checked here). Fits cost what their ``event_`` says for any data, and
-        nobody observes how long a search with ``repetitions`` took (the caller's duty).
+        no one observes how long a search with ``repetitions`` took (the caller's duty).
 
     References:
         McSherry & Talwar 2007 (choice among all settings); Papernot & Steinke 2022, Theorems 2 and 6 (``repetitions``).
@@ -306,6 +306,6 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         return np.asarray(self.best_estimator_.classes_)
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the score of the best estimator. It is not private: pass public rows, or account for it."""
+        """Return the score of the best estimator. It is not private: pass public rows, or account for the release."""
         check_is_fitted(self)
         return float(self.best_estimator_.score(X, y))

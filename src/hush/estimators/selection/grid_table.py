@@ -1,8 +1,8 @@
-"""The table of a private search: arrays or data frames, with one placeholder row that belongs to nobody.
+"""The table of a private search: arrays or data frames, with one placeholder row that belongs to no unit.
 
 A split may leave no row to train on, but estimators need at least one. A placeholder that appeared only in that case
-would be replaced by the first person to come: two changes, while the accounting pays for one. So the placeholder is
-part of every training set.
+would disappear when the first person is added: two changes, while the accounting covers one. So the placeholder is part
+of every training set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_SIZE = 1e30  # larger numbers could overflow in sums
 
 @dataclass(frozen=True, slots=True)
 class SearchTable:
-    """Rows and labels. The last row is the placeholder: its values are missing, and its label is no declared class.
+    """Rows and labels. The last row is the placeholder: its values are missing, and its label is not a declared class.
 
     Attributes:
         rows: A data frame or an array.
@@ -46,7 +46,7 @@ class SearchTable:
         return _safe_indexing(self.rows, positions), self.labels[positions]
 
     def placeholders(self) -> SearchTable:
-        """Return a table of the same size that has placeholders only, to find out what fits cost."""
+        """Return a table of the same size that has placeholders only, to determine the cost of fits."""
         return replace(self, row_numbers=np.full(self.count, len(self.labels) - 1))
 
     def predictions(self, model: Any, selected: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[Any]]]:

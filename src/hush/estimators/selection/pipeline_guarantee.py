@@ -1,4 +1,4 @@
-"""The guarantee of a whole pipeline: all of its private steps together."""
+"""The guarantee of a whole pipeline, over all of its private steps."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _BY_ROW = "the function of each FunctionTransformer treats every row by itself"
 def guarantee_of(model: Any, *, delta: float | None = None) -> Guarantee:
     """Return the guarantee of one fit of a model: of all private steps of a pipeline together.
 
-    A pipeline costs what its steps cost together, not what its last step says. Every step has to be private, or one
-    that learns nothing. Others, such as ``StandardScaler``, ``GridSearchCV`` or ``BaggingClassifier``, read the data
-    without paying for it and are refused.
+    A pipeline costs as much as all of its steps together, not only what its last step states. Every step must be
+    private or learn nothing from the data. Others, such as ``StandardScaler``, ``GridSearchCV`` or
+    ``BaggingClassifier``, learn from the data without accounting for it and are refused.
 
     Args:
         model: A fitted private estimator, or a pipeline, column transformer or union of such.
@@ -35,8 +35,9 @@ def guarantee_of(model: Any, *, delta: float | None = None) -> Guarantee:
         their composed privacy loss distribution, of their Renyi divergence, and of the sum of their epsilons.
 
     Assumes:
-        What the steps state (in the guarantee). All steps were fitted by one call of ``fit`` (the caller's duty). A
-        function of a ``FunctionTransformer`` treats each row by itself (the caller's duty; in the guarantee).
+        Whatever the steps assume (repeated in the guarantee). All steps were fitted by one call of ``fit`` (the
+        caller's duty). A function of a ``FunctionTransformer`` treats each row by itself (the caller's duty; in the
+        guarantee).
 
     References:
         Dwork & Roth 2014, Theorem 3.16 (sums); Zhu, Dong & Wang 2022, Theorem 10 (dominating pairs compose).

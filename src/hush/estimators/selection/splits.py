@@ -1,7 +1,7 @@
-"""Which rows a search trains on and compares on, and the cost of comparing several settings.
+"""Splits: which rows a search trains on and which it compares on, and the cost of comparing several settings.
 
-`HeldOut` compares on rows that no fit saw; `Folds` cross-validates. Both decide by independent coins where a row goes,
-so that adding or removing a row moves no other. `fit_event` and `check_private_steps` make sure that every step of a
+`HeldOut` compares on rows that no fit saw; `Folds` cross-validates. Both assign rows by independent coins, so that
+adding or removing a row moves no other row. `fit_event` and `check_private_steps` make sure that every step of a
 pipeline is paid for.
 """
 
@@ -81,7 +81,7 @@ class HeldOut(RowSplit):
 
 @dataclass(frozen=True, slots=True)
 class Folds(RowSplit):
-    """Cross-validation: compare on each fold what was trained on the others, then fit the best setting to all rows.
+    """Cross-validation: compare on each fold the models trained on the others, then fit the best setting to all rows.
 
     It costs more than `HeldOut`: for each setting, a row takes part in all fits but one, then in the comparison, and in
     the final fit.
@@ -129,7 +129,7 @@ def fit_event(model: object) -> Event:
 
 
 def private_steps(model: object) -> list[Any]:
-    """Return the private estimators of a fitted model: itself, or steps of a pipeline. Refuse steps that are not paid.
+    """Return the private estimators of a fitted model: itself, or steps of a pipeline. Refuse steps without a cost.
 
     Steps that learn nothing from the data are left out.
     """
@@ -172,7 +172,7 @@ def _learns_nothing(model: object) -> bool:
 
 
 def _not_private(model: object) -> InvalidArgument:
-    advice = "It learns from the data, and its cost is not paid. Use a private estimator"
+    advice = "It learns from the data, but its cost is not accounted for. Use a private estimator"
     return InvalidArgument("estimator", type(model).__name__, "a private estimator, with event_ after fit", advice)
 
 

@@ -1,6 +1,6 @@
 """Blocks of a budget, and analysts' shares of their budgets.
 
-A block is a disjoint part of the data, such as a month, with a budget of its own. Each unit's rows are in one block, so
+A block is a disjoint part of the data, such as a month, with its own budget. Each unit's rows are in one block, so
 the blocks compose in parallel. That is so where each row is a unit, and where the blocks are periods and the unit is a
 person within a window that no end of a period cuts. All other blocks are refused: a person with rows in twelve of them
 would be protected by the sum of twelve budgets, and not by one.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,10 +21,11 @@ from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindows, Guarantee, Relation, Unit
 from hush.ledger.accounts.boxes import block_limit
 from hush.ledger.accounts.people import Role
+from hush.ledger.accounts.refusals import checked_text
 from hush.ledger.storage import schema as schema
 from hush.numerics import round_up
 
-_PERIOD = re.compile(r"\d{4}(-\d{2}){0,2}")
+_PERIOD = re.compile(r"[0-9]{4}(-[0-9]{2}){0,2}")
 _WINDOWS_WITHIN = {
     4: ("hour", "day", "month", "quarter", "year"),
     7: ("hour", "day", "month"),
@@ -33,15 +34,17 @@ _WINDOWS_WITHIN = {
 
 
 def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
-    """Return the blocks of a new budget, if each of them can have its own budget."""
-    if isinstance(blocks, str) or not blocks or len(set(blocks)) != len(blocks):
-        raise InvalidArgument("blocks", blocks, "distinct names")
+    """Check that each block of a new budget can have its own budget, and return the blocks."""
+    if not isinstance(blocks, (list, tuple)) or not blocks or len(set(blocks)) != len(blocks):
+        raise InvalidArgument("blocks", blocks, "a list of distinct names")
+    for name in blocks:
+        check_block(name)
     refuse_nested(blocks)
     if cap.relation is Relation.REPLACE:
         raise Unsupported("blocks under the relation 'replace': a replaced unit may move from one block to another")
     if not divide_units(blocks, cap.unit):
         raise _shared_units(blocks, cap.unit)
-    return [check_block(name) for name in blocks]
+    return list(blocks)
 
 
 def divide_units(blocks: Sequence[str], unit: Unit) -> bool:
@@ -57,7 +60,15 @@ def divide_units(blocks: Sequence[str], unit: Unit) -> bool:
         return True
     # Both are cut by the dates as they are written, so the time zone is the same.
     window = unit.window.window.value if isinstance(unit.window, CalendarWindows) and unit.group_size == 1 else None
-    return all(_PERIOD.fullmatch(name) and window in _WINDOWS_WITHIN[len(name)] for name in blocks)
+    return all(_is_period(name) and window in _WINDOWS_WITHIN[len(name)] for name in blocks)
+
+
+def _is_period(name: str) -> bool:
+    """Return whether a block is a year, a month or a day that there is."""
+    try:
+        return _PERIOD.fullmatch(name) is not None and bool(date.fromisoformat(f"{name}-01-01"[:10]))
+    except ValueError:
+        return False
 
 
 def _shared_units(blocks: Sequence[str], unit: Unit) -> InvalidArgument:
@@ -72,7 +83,7 @@ def _shared_units(blocks: Sequence[str], unit: Unit) -> InvalidArgument:
 
 
 def check_charged(blocks: Sequence[str], unit: Unit) -> None:
-    """Refuse to charge blocks of an older version that do not divide the unit."""
+    """Refuse charges to blocks, created by an older version, that do not divide the unit."""
     if not divide_units(blocks, unit):
         raise _shared_units(blocks, unit)
 
@@ -103,9 +114,7 @@ def refuse_nested(blocks: Sequence[str]) -> None:
 
 def check_block(name: str) -> str:
     """Return the name of a block, if it is valid."""
-    if not str(name).strip() or not name.isprintable() or len(name) > 100:
-        raise InvalidArgument("block", name, "a short printable name, such as 2026-11")
-    return name
+    return checked_text("block", name, 100, "a short printable name, such as 2026-11")
 
 
 def microseconds(moment: datetime) -> int:

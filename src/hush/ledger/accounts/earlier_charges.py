@@ -1,13 +1,13 @@
-"""Earlier charges: whether a question was answered before, or a request made before.
+"""Finds earlier charges: for a question that was answered before, or a request that was made before.
 
 A charge may name a question, whose stored answer can be returned again at no cost, and a request, an idempotency key
 that is charged once. A run that is resumed finds its own reservation by its request.
 
-An answer is returned again only if it was computed from the same data: the rows hold what identified them. Old rows do
-not, so their answers count as those of other data.
+An answer is returned again only if it was computed from the same data: each row stores what identified its data. Rows
+of older versions do not, so their answers count as answers about other data.
 
-Events are compared without the assumptions that qualify them. Those are sentences for people, which a later version of
-hush may word differently; the cost follows from the rest of the event.
+Events are compared without the assumptions that qualify them. Assumptions are sentences for people, which a later
+version of hush may word differently; the cost follows from the rest of the event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hush.ledger.accounts.boxes import boxed_row_block
 from hush.ledger.accounts.people import Role, may_serve
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind
+from hush.ledger.storage.entry import Entry, EntryKind, parsed_details
 from hush.ledger.storage.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -75,11 +75,16 @@ def same_event(stored: str | None, asked: str) -> bool:
     >>> same_event(before.to_json(), after.to_json()), same_event(before.to_json(), GaussianEvent(2.0).to_json())
     (True, False)
     """
-    return stored == asked or (stored is not None and _terms(json.loads(stored)) == _terms(json.loads(asked)))
+    if stored is None or stored == asked:
+        return stored == asked
+    try:
+        return bool(_terms(json.loads(stored)) == _terms(json.loads(asked)))
+    except (ValueError, RecursionError):  # somebody has written a row without hush
+        return False
 
 
 def _terms(content: Any) -> Any:
-    """Return what an event's JSON says, without the assumptions of qualified events."""
+    """Return the content of an event's JSON, without the assumptions of qualified events."""
     if isinstance(content, list):
         return [_terms(part) for part in content]
     if not isinstance(content, dict):
@@ -100,11 +105,12 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
         elif not same_event(row.event, charge.event.to_json()):
             continue  # the same question, with different noise
         settled = budget.store.lasting_rows(schema.entries.c.charge == row.id)
-        can_continue = not settled and json.loads(row.details)["sealed"] and charge.sealed
+        can_continue = not settled and parsed_details(row.details).get("sealed") is True and charge.sealed
         can_continue = can_continue and row.author == budget.person.name
         has_answer = bool(settled) and settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None
         if (can_continue or has_answer) and stored_data(row) != charge.data:
-            others.append(row)
+            if _may_serve(budget, row):  # what else an analyst has written refuses nobody's question
+                others.append(row)
             continue
         if not settled:
             if can_continue:
@@ -131,7 +137,7 @@ def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> R
 
 
 def stored_details(charge: Charge) -> dict[str, Any]:
-    """Return what a row stores about a charge, besides its event, purpose and keys."""
+    """Return the further details of a charge that a row stores, besides its event, purpose and keys."""
     details: dict[str, Any] = {"sealed": charge.sealed}
     if charge.data:
         details["data"] = charge.data
@@ -143,8 +149,8 @@ def stored_details(charge: Charge) -> dict[str, Any]:
 
 
 def stored_data(row: Entry) -> str:
-    """Return what identified the data of a row's release; empty if the row does not say."""
-    return str(json.loads(row.details).get("data", ""))
+    """Return the identity of the data of a row's release; empty if the row does not state it."""
+    return str(parsed_details(row.details).get("data", ""))
 
 
 def _other_data(row: Entry, charge: Charge) -> InvalidArgument:
@@ -162,7 +168,7 @@ def _other_data(row: Entry, charge: Charge) -> InvalidArgument:
 
 
 def _described(data: str) -> str:
-    """Say where data are, and when they were changed. What identifies them are versions, of no use to people."""
+    """Describe where data are and when they were changed. Their versions identify them, but mean nothing to people."""
     try:
         tables = json.loads(data).values()
         return "; ".join(
@@ -173,7 +179,7 @@ def _described(data: str) -> str:
 
 
 def _may_serve(budget: LedgerBudget, row: Entry) -> bool:
-    """Return whether the answer to a charge may be given to whoever asks now."""
+    """Return whether the answer to a charge may be given to the person who asks now."""
     with budget.store.reading() as connection:
         return may_serve(connection, row.author, budget.person.name)
 

@@ -1,16 +1,17 @@
-"""Leases: which process works on a pending reservation.
+"""Leases record which process is working on a pending reservation.
 
 A long run reserves once, may be interrupted, and continues later, perhaps from a copy of its folder. One reservation
 pays for one run. So a process holds the reservation while it works on it, says every few seconds that it is alive, and
 notes how many states it has stored. Another process may take over once the first one is gone, from a state that is not
-older than the last one that was noted: whatever was published on the way belongs to that state.
+older than the last one that was noted: anything published so far belongs to that state.
 
-A lease keeps honest processes apart. It is no part of the chain of hashes, and changes no budget.
+A lease keeps honest processes apart. It is not part of the hash chain, and changes no budget.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from contextlib import suppress
@@ -32,13 +33,13 @@ DURATION = 120.0
 _INTERVAL = DURATION / 6
 _MICROSECONDS = 1_000_000
 _LETTING_GO: set[threading.Thread] = set()
-"""Threads of leases that nobody waited for. The next lease of this process does."""
+"""Threads of leases that were not waited for. The next lease of this process does so."""
 
 
 class Lease:
     """The hold of this process on one reservation.
 
-    A thread of its own renews it until `release` is called or the process ends.
+    A separate thread renews it until `release` is called or the process ends.
     """
 
     def __init__(self, store: Store, charge: int, states: int) -> None:
@@ -57,7 +58,7 @@ class Lease:
         self._thread.start()
 
     def note(self, states: int) -> None:
-        """Note that so many states are stored. Raise if another process has taken over."""
+        """Record how many states are stored. Raise if another process has taken over."""
         self._states = states
         with self._store.writing() as connection:
             self.check(connection)
@@ -75,9 +76,9 @@ class Lease:
             )
 
     def release(self, *, wait: bool = True) -> None:
-        """Let go of the reservation, so that another process can take it at once.
+        """Release the reservation, so that another process can take it at once.
 
-        The lease's thread does it. Whoever drops a run without a word must not wait: the garbage collector may run in
+        The lease's thread does it. Dropping a run must not block: the garbage collector may run in
         the middle of a transaction, whose lock the thread needs.
         """
         if not wait and self._thread.is_alive():
@@ -126,7 +127,7 @@ def idle_seconds(store: Store, connection: sa.Connection, charge: int) -> float 
     row = _row(connection, charge)
     if row is None or not row.holder or _is_dead(row.holder):
         return None
-    # A time in the future comes from a clock that was wrong. It must not block the run for ever.
+    # A time in the future comes from a clock that was wrong. It must not block the run forever.
     seconds: float = abs(store.now(connection) - row.beat) / _MICROSECONDS
     return seconds if seconds < DURATION else None
 
@@ -157,12 +158,12 @@ def _held(when: str) -> InvalidArgument:
 
 def _is_dead(holder: str) -> bool:
     """Return whether a lease's process is known to have ended: it ran here, and is gone."""
-    machine, process, started, _ = holder.rsplit(" ", 3)
-    return machine == _machine() and _started(int(process)) != started
+    match = re.fullmatch(r"(\S+) ([0-9]{1,10}) (\S*) [0-9a-f]+", holder)  # another text is of another program
+    return match is not None and match[1] == _machine() and _started(int(match[2])) != match[3]
 
 
 def _machine() -> str:
-    """Return a name of the machine, or of the container, in which process numbers mean something."""
+    """Return a name of the machine or container whose process numbers these are."""
     parts = [socket.gethostname()]
     with suppress(OSError):  # Linux only
         parts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
@@ -170,7 +171,7 @@ def _machine() -> str:
 
 
 def _started(process: int) -> str:
-    """Return when a process was started, as the system counts; empty if it does not run, ``?`` if nobody can tell."""
+    """Return when a process was started, in the system's units; empty if it does not run, ``?`` if unknown."""
     try:
         # The name, in brackets, may hold spaces. Field 22 is the start; 20 fields after the name.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]

@@ -1,8 +1,8 @@
 """A budget of a ledger: `LedgerBudget` is what you pass as ``budget=``.
 
 A charge goes through these steps. `reserve` looks for an earlier answer to the same question. It prices the event by
-the cap's privacy filter, or as a claim, if only that fits. It appends a row, which the database checks against the cap.
-The caller then runs the release and commits the reservation.
+the cap's privacy filter, or as a claim if only a claim fits. It appends a row, which the database checks against the
+cap. The caller then runs the release and commits the reservation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hush.ledger.accounts.earlier_charges import (
     stored_details,
 )
 from hush.ledger.accounts.people import Person, Role
-from hush.ledger.accounts.refusals import checked_purpose, refuse_plan_keys, refuse_predictable
+from hush.ledger.accounts.refusals import check_request, checked_purpose, refuse_predictable
 from hush.ledger.accounts.reservation import Reserved, check_asked_once, check_before_commit
 from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status, takes_nearly_all
@@ -59,9 +59,9 @@ class LedgerBudget:
     training.
 
     Guarantee:
-        All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen in view
-        of earlier answers (fully adaptive composition). With blocks, this holds for each block, and so for each unit,
-        since no unit is in two blocks.
+        All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen after
+        seeing earlier answers (fully adaptive composition). With blocks, this holds for each block, and so for each
+        unit, since no unit is in two blocks.
 
     Assumes:
         Every release from the data is charged here (the caller's duty). Events describe what is run (the duty of the
@@ -114,7 +114,7 @@ class LedgerBudget:
         reservation that was not settled is continued.
         """
         check_instance("charge", charge, Charge)
-        refuse_plan_keys(charge.request)
+        check_request(charge.request)
         self.refuse_other_parts(charge, self.block_list())
         question = hashed_question(self, charge)
         before = earlier_reservation(self, charge)
@@ -138,7 +138,7 @@ class LedgerBudget:
         Args:
             events: The events of the releases, such as ``people.price(...).event`` or a training plan's ``event()``.
             delta: The delta at which the plan's epsilon is claimed.
-            purpose: What the plan is for.
+            purpose: The purpose of the plan.
         """
         return reserve_whole(self, events, delta, purpose)
 
@@ -149,7 +149,7 @@ class LedgerBudget:
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""
         charge = Charge(event=event, purpose=purpose, request=request)
-        refuse_plan_keys(request)
+        check_request(request)
         try:
             return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
@@ -241,11 +241,11 @@ class LedgerBudget:
         return min(status.left for status in self.status())
 
     def state(self) -> str:
-        """Return what is spent and what is left, in words."""
+        """Return the amounts spent and left, in words."""
         return self.receipt(Entry(kind=""), 0.0, 0.0).state
 
     def receipt(self, row: Entry, epsilon: float, delta: float) -> Receipt:
-        """Return what a row has charged, and what is left."""
+        """Return the receipt of a row."""
         statuses = self._charged_blocks()
         return Receipt(
             budget=self.name,
@@ -260,7 +260,7 @@ class LedgerBudget:
         )
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of all releases together, however the rest of the budget is spent."""
+        """Return the guarantee of all releases together, which holds however the rest of the budget is spent."""
         stated = self.cap.guarantee()
         if self.for_tests:
             stated = replace(stated, assumptions=(*stated.assumptions, TEST_RANDOMNESS))
@@ -285,7 +285,9 @@ class LedgerBudget:
     # Blocks
 
     def at(self, *blocks: str) -> LedgerBudget:
-        """Return this budget for releases from some blocks only. Other blocks are not charged and must not be read.
+        """Return this budget, restricted to releases from some blocks.
+
+        Other blocks are not charged and must not be read.
 
         >>> patients.at("2026-10", "2026-11").charge(event, purpose="autumn")  # doctest: +SKIP
         """
@@ -345,7 +347,7 @@ class LedgerBudget:
         return spent
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let another process open the same budget, as scikit-learn's ``n_jobs`` needs: a copy is no second budget.
+        """Let another process open the same budget, as scikit-learn's ``n_jobs`` needs: a copy is not a second budget.
 
         A table stays behind: it may be a connection of this process.
         """
@@ -435,7 +437,7 @@ class LedgerBudget:
             raise self._over_budget(row, cost) from None
 
     def _check_charge(self, row: Entry) -> None:
-        """Refuse a charge by somebody who may not spend, of blocks that share units, or with predictable noise."""
+        """Refuse a charge by a person who may not spend, to blocks that share units, or with predictable noise."""
         self.person.require(Role.OWNER, Role.ANALYST)
         if row.block and not is_boxed(self.cap, json.loads(row.block)):
             check_charged(json.loads(row.block), self.cap.unit)
@@ -460,7 +462,7 @@ class LedgerBudget:
         )
 
     def refuse_other_parts(self, charge: Charge, blocks: str) -> None:
-        """Refuse a release that reads other blocks than it charges, as far as the charge says which it reads."""
+        """Refuse a release that reads other blocks than it charges, if the charge states which it reads."""
         if not self._in_blocks or charge.parts is None:
             return
         if sorted(charge.parts) != sorted(json.loads(blocks)):

@@ -110,8 +110,8 @@ class DatabaseRole:
 def may_serve(connection: sa.Connection, author: str, reader: str) -> bool:
     """Return whether an answer that one person stored may be given to another.
 
-    In PostgreSQL, analysts can write rows without hush, and so answers that nothing was asked for. Such a row costs its
-    author's share only, unless somebody else believes it.
+    In PostgreSQL, analysts can write rows without hush, including answers to questions that were never run. Such a row
+    costs only its author's share, as long as it is not served to anyone else.
     """
     if author == reader or connection.dialect.name != "postgresql":
         return True

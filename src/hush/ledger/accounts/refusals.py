@@ -1,8 +1,9 @@
-"""What a budget refuses before it looks at the price: predictable noise, unclear purposes, keys of plans."""
+"""Checks that a budget makes before it computes a price: predictable noise, unclear purposes, reserved keys."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from hush.errors import InvalidArgument
 from hush.randomness import TEST_RANDOMNESS
@@ -20,9 +21,11 @@ def refuse_predictable(event: str | None) -> None:
         )
 
 
-def refuse_plan_keys(request: str | None) -> None:
-    """Refuse a key that a part of a plan could have."""
-    if request is not None and request.startswith("plan "):
+def check_request(request: str | None) -> None:
+    """Refuse a key that is no text, or that a part of a plan could have."""
+    if request is None:
+        return
+    if checked_text("request", request, 500).startswith("plan "):
         raise InvalidArgument(
             "request", request, "a key that does not start with 'plan '", "Parts of plans use these keys"
         )
@@ -30,6 +33,11 @@ def refuse_plan_keys(request: str | None) -> None:
 
 def checked_purpose(text: str) -> str:
     """Return a purpose, if it is a short text."""
-    if not str(text).strip() or not text.isprintable() or len(text) > 500:
-        raise InvalidArgument("purpose", text, "a short printable text")
-    return text
+    return checked_text("purpose", text, 500)
+
+
+def checked_text(name: str, value: Any, longest: int, expected: str = "a short printable text") -> str:
+    """Return a text that is not empty, not too long, and printable; so every database and terminal can hold it."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > longest:
+        raise InvalidArgument(name, value, expected)
+    return value

@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.accounts.people import may_serve
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import COSTS, Entry, EntryKind
+from hush.ledger.storage.entry import COSTS, Entry, EntryKind, parsed_details
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Effect
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Reserved:
         resumed: bool = False,
         is_part: bool = False,
     ) -> None:
-        """Wrap the reserving row. A part of a plan costs nothing of its own."""
+        """Wrap the reserving row. A part of a plan costs nothing extra."""
         self._budget, self.row, self._answer, self._resumed = budget, row, answer, resumed
         self._is_part, self._was_answered = is_part, answer is not None
         self._lease: Lease | None = None
@@ -62,7 +62,7 @@ class Reserved:
 
     @property
     def event(self) -> Event:
-        """What was reserved."""
+        """The reserved event."""
         return Event.from_json(self.row.event or "")
 
     @property
@@ -76,7 +76,7 @@ class Reserved:
         return self._resumed
 
     def hold(self, states: int) -> None:
-        """Keep other processes from working with this reservation, and note how many states the run has stored.
+        """Keep other processes from using this reservation, and record how many states the run has stored.
 
         Call it before the run starts and whenever it has stored a state, before anything of that state is published.
         It raises if another process holds the reservation, or has stored more states than this one.
@@ -97,7 +97,7 @@ class Reserved:
             return idle_seconds(self._budget.store, connection, self.row.id)
 
     def receipt(self, epsilon: float, delta: float) -> Receipt:
-        """Return what this charge has cost, and what is left. A release that was paid for before costs nothing."""
+        """Return the receipt of this charge. A release that was paid for before costs nothing."""
         return self._budget.receipt(
             self.row, *((0.0, 0.0) if self._was_answered or self._is_part else (epsilon, delta))
         )
@@ -106,11 +106,11 @@ class Reserved:
         """Record that the release happened.
 
         Args:
-            event: What was run, if it is less than what was reserved. The difference is refunded.
+            event: The event that was run, if it is less than the reserved one. The difference is refunded.
             answer: The released answer, to return when the same question is asked again.
         """
         change = Cost()
-        details = json.loads(self.row.details)
+        details = parsed_details(self.row.details)
         claimed = details.get("delta") is not None or details.get("first") or details.get("boxed")
         self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
@@ -121,7 +121,7 @@ class Reserved:
         return self._settle(EntryKind.COMMITTED, change, event, answer, self._check_lease)
 
     def was_begun(self) -> bool:
-        """Return whether this is a plan of which a part was run. Parts are rows of their own."""
+        """Return whether this is a plan of which some part was run. Parts have rows of their own."""
         if not self._is_plan:
             return False
         part = schema.entries.c.request.like(f"plan {self.id} part %")
@@ -147,7 +147,7 @@ class Reserved:
 
     @property
     def _is_plan(self) -> bool:
-        return "is_plan" in json.loads(self.row.details)
+        return "is_plan" in parsed_details(self.row.details)
 
     def is_open(self) -> bool:
         """Return whether the reservation is neither committed nor voided."""
@@ -184,7 +184,7 @@ class Reserved:
                 self.id,
                 "one of which nothing was released",
                 "The run has stored states, and may have published metrics",
-                "Resume the run, commit the reservation, or pass --force (force=True) if nobody has seen anything",
+                "Resume the run, commit the reservation, or pass --force (force=True) if no one has seen its results",
             )
 
     def _begun(self) -> InvalidArgument:
@@ -226,7 +226,7 @@ class Reserved:
 def check_before_commit(connection: sa.Connection, written: Entry) -> None:
     """Raise, inside the transaction, if the same question was charged since, or something before a first event."""
     check_asked_once(connection, written)
-    if not json.loads(written.details).get("first"):
+    if not parsed_details(written.details).get("first"):
         return
     table = schema.budgets
     blocks = json.loads(written.block) if written.block else [""]
@@ -249,14 +249,15 @@ def check_asked_once(connection: sa.Connection, written: Entry) -> None:
         .where(rows.c.question == written.question, rows.c.budget == written.budget)
         .where(rows.c.kind == EntryKind.RESERVED, rows.c.id < written.id)
     )
-    details = json.loads(written.details)
+    details = parsed_details(written.details)
     if details.get("asked_again"):
         return
     for row in connection.execute(earlier):
-        if row.event != written.event or json.loads(row.details).get("data") != details.get("data"):
+        earlier_details = parsed_details(row.details)
+        if row.event != written.event or earlier_details.get("data") != details.get("data"):
             continue
         same_author = row.author == written.author
-        both_sealed = details["sealed"] and json.loads(row.details)["sealed"]
+        both_sealed = details["sealed"] and earlier_details.get("sealed") is True
         can_continue = row.kind is None and same_author and both_sealed
         was_answered = row.kind == EntryKind.COMMITTED and row.answer is not None
         if can_continue or (was_answered and may_serve(connection, row.author, written.author)):

@@ -1,8 +1,8 @@
-"""What is left of a budget, as one number: how many standard queries still fit.
+"""The rest of a budget as one number: how many standard queries still fit.
 
-A standard query is the Gaussian query of which the whole budget pays for 100; without a delta, the query with Laplace
-noise. So an unspent budget has 100 left, and each further standard query takes one. Epsilon has no such number: because
-of composition, the first small query raises it by much, and the next by little.
+A standard query is a Gaussian query (a Laplace query if delta is 0), sized so that the whole budget pays for exactly
+100. So an unspent budget has 100 left, and each further standard query takes one. Epsilon cannot be used this way:
+because of composition, the first small query raises it a lot, and later ones only a little.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class StandardQuery:
-    """The query of which a budget pays for 100.
+    """The query size of which a budget pays for 100.
 
     >>> from hush.guarantee import Unit
     >>> cap = Cap(epsilon=3, delta=1e-6, unit=Unit.user())

@@ -21,7 +21,7 @@ class Status:
     Attributes:
         block: The name of the block; empty if the budget has none.
         cap: The limit.
-        cost: What is spent or reserved, in the units of the cap's privacy filter.
+        cost: The amount spent or reserved, in the units of the cap's privacy filter.
         epsilon: The epsilon of all of it, as the privacy filter proves it: the least cap that would have admitted it.
         left: How many standard queries still fit, of the 100 that the whole budget pays for.
         standard_query: The noise of a standard query, in words.
@@ -46,7 +46,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargePrice:
-    """The price of a charge, on its own and on top of what is spent. Nothing is charged.
+    """The price of a charge, on its own and on top of earlier charges. Nothing is charged.
 
     Attributes:
         alone: The epsilon of the charge on its own, at the cap's delta.

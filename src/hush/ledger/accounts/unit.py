@@ -5,7 +5,7 @@ from __future__ import annotations
 from hush.errors import InvalidArgument
 from hush.guarantee import CalendarWindow, Unit, UnrecordedWindows
 
-# Words for what is protected. Any other word could mean a person or a row ("visit"), so you have to say which.
+# Words for privacy units. Any other word ("visit") could mean a person or a row, so you have to say which.
 _ROWS = frozenset({"event", "example", "record", "row"})
 _PEOPLE = frozenset(
     {"account", "citizen", "client", "customer", "employee", "household", "member", "participant", "patient", "person"}

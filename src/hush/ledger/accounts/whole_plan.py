@@ -1,7 +1,7 @@
 """Prepaid plans: a fixed list of releases, reserved before the first of them.
 
 Because the list is fixed in advance, it costs what its composed privacy loss distribution says. That is less than a
-privacy filter charges for releases that are chosen adaptively.
+privacy filter charges for adaptively chosen releases.
 """
 
 from __future__ import annotations
@@ -117,9 +117,11 @@ class WholePlan:
 def reserve_whole(budget: LedgerBudget, events: Sequence[Event], delta: float, purpose: str) -> WholePlan:
     """Reserve a plan. See `LedgerBudget.plan`."""
     check_positive("delta", check_delta("delta", delta))
+    if not isinstance(events, (list, tuple)) or not events:
+        raise InvalidArgument("events", events, "a list of at least one event")
+    for event in events:
+        check_instance("events", event, Event)
     parts = tuple(events)
-    if not parts:
-        raise InvalidArgument("events", parts, "at least one event")
     together = ComposedEvent(parts)
     cost = budget.cap.claimed_cost(together, delta=delta)
     details = json.dumps({"sealed": False, "delta": delta, "is_plan": True})

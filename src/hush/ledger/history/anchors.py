@@ -1,7 +1,8 @@
 """Anchors: signed heads of a ledger, kept in a file elsewhere.
 
-Whoever can write to a ledger can put an older copy in its place, or write the whole chain anew, with all hashes. Then
-it contradicts the anchors: each says which hash a row had, and the signature (Ed25519) cannot be made without the key.
+Anyone who can write to a ledger can replace it by an older copy, or rewrite the whole chain with all hashes. The result
+then contradicts the anchors: each says which hash a row had, and the signature (Ed25519) cannot be made without the
+key.
 
 A line is a JSON object: ``ledger`` (the hash of the first row, which identifies the ledger), ``rows``, ``head``,
 ``time`` (microseconds since 1970, by the signer's clock) and ``signature``. All but the last are signed.
@@ -28,13 +29,13 @@ from hush.ledger.history.records import Finding
 from hush.ledger.storage.entry import Entry
 from hush.ledger.storage.errors import LedgerUnavailable
 
-_PURPOSE = b"hush ledger anchor 1\n"  # a signature under another text, of whatever program, is none of ours
+_PURPOSE = b"hush ledger anchor 1\n"  # a signature over any other text cannot pass as an anchor
 _FIELDS = {"ledger": str, "rows": int, "head": str, "time": int}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """What was signed: that a ledger had so many rows, and the last one this hash."""
+    """A signed statement: a ledger had this many rows, and the last one had this hash."""
 
     ledger: str
     rows: int
@@ -42,7 +43,7 @@ class Anchor:
     time: int
 
     def signed_bytes(self) -> bytes:
-        """Return what the signature is for."""
+        """Return the bytes that are signed."""
         content = {name: getattr(self, name) for name in _FIELDS}
         return _PURPOSE + json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
@@ -74,7 +75,7 @@ class AnchorFile:
         self._path, self._key = Path(path), _private_key(Path(key))
 
     def append(self, ledger: str, row: Entry) -> Anchor:
-        """Sign the head that a row is, and append it. It is on disk when this returns."""
+        """Sign a row as the head, and append the signature. It is on disk when this returns."""
         anchor = Anchor(ledger=ledger, rows=row.id, head=row.hash, time=time.time_ns() // 1000)
         signature = self._key.sign(anchor.signed_bytes()).hex()
         content = {name: getattr(anchor, name) for name in _FIELDS}

@@ -13,11 +13,12 @@ from hush.ledger.accounts.blocks import guarantee_in_blocks
 from hush.ledger.accounts.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
-from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part, parsed_details
+from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part
 from hush.ledger.history.spending import SpendingHistory, spending_history
 from hush.ledger.history.verification import Verification, read, verified
 from hush.ledger.history.words import in_words
 from hush.ledger.storage import schema as schema
+from hush.ledger.storage.entry import parsed_details
 from hush.ledger.storage.store import Store
 from hush.report import page_parts as html
 from hush.report.page_parts import Html, Section
@@ -95,7 +96,7 @@ def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[
 
 
 def _spent_tile(name: str, budget: BudgetRecord) -> Html:
-    """Return what is spent of a budget, in the block where it is most."""
+    """Return the amount spent of a budget, in the block where it is largest."""
     cap = budget.cap
     epsilon = max((cap.spent_epsilon(block.budget.spent) for block in budget.data_blocks.values()), default=0.0)
     left = min((standard_query(cap).left(block.budget.spent) for block in budget.data_blocks.values()), default=WHOLE)
@@ -158,7 +159,7 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     ]
     words = (
         "All releases charged to this budget are together (epsilon, delta)-differentially private, even if each is "
-        f"chosen in view of earlier answers{'. This holds for each block' if blocks else ''}."
+        f"chosen after seeing earlier answers{'. This holds for each block' if blocks else ''}."
     )
     body = [
         html.tag("p", words),
@@ -209,7 +210,10 @@ def _composed(composed: Composition) -> Html:
     ]
     rows = [[theorem, *_figure(result, meaning)] for theorem, result, meaning in figures]
     return html.table(
-        f"Composition of {composed.charges:,} charges", ["Theorem", "Epsilon", "Delta", ""], rows, class_="charges"
+        f"Composition of {composed.charges:,} {'charge' if composed.charges == 1 else 'charges'}",
+        ["Theorem", "Epsilon", "Delta", ""],
+        rows,
+        class_="charges",
     )
 
 
@@ -259,7 +263,7 @@ def _charge_row(cap: Cap, charge: Charged) -> list[object]:
 
 def _result(charge: Charged) -> Html | None:
     """Return a link to the folder that holds the result, whose guarantee.json names this row."""
-    details = parsed_details(charge.row)
+    details = parsed_details(charge.row.details)
     folder = details.get("folder")
     if not isinstance(folder, str) or not folder:
         return None
@@ -283,7 +287,7 @@ def _people(replay: LedgerReplay, shown: dict[str, BudgetRecord]) -> Section:
         rows = [[html.name(person), role] for person, role in replay.people.items()]
         body.append(html.table("People", ["Name", "Role"], rows))
     else:
-        body.append(html.tag("p", "Nobody has been admitted: anyone who can write to the database may spend."))
+        body.append(html.tag("p", "No one has been admitted yet: anyone who can write to the database may spend."))
     rows = [
         [html.name(name), html.name(block_name or "all"), html.name(person), *_shared(part)]
         for name, budget in shown.items()

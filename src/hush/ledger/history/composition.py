@@ -1,7 +1,7 @@
 """The composed cost of charges, four ways.
 
 The privacy filter enforces the cap and holds for adaptive choices. Addition, RDP and privacy loss distributions are
-shown for comparison: they hold for charges that were all fixed in advance.
+shown for comparison: they hold only if all charges were fixed in advance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hush.ledger.history.records import Charged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """The epsilon by one composition theorem.
+    """The epsilon according to one composition theorem.
 
     Attributes:
         epsilon: The epsilon; None if the accountant refuses.

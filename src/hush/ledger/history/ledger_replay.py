@@ -1,6 +1,6 @@
 """Replay: read a ledger's rows from first to last, and rebuild what they describe.
 
-The replay recomputes budgets, shares and charges from the rows alone. What is impossible becomes a `Finding`: a broken
+The replay recomputes budgets, shares and charges from the rows alone. Anything impossible becomes a `Finding`: a broken
 hash chain, a charge below its event's cost, a settlement that refunds too much, a cap that is exceeded.
 """
 
@@ -75,7 +75,7 @@ class LedgerReplay:
             self._note(row, "row", reason)
 
     def finish(self) -> None:
-        """Add findings for undercharged rows that no later row has corrected."""
+        """Add findings for undercharged rows that no later row corrects."""
         undercharged: dict[int, str] = {}
         for (budget_name, name), rows in self._undercharged.items():
             block = self.budgets[budget_name].blocks[name]

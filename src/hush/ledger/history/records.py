@@ -1,11 +1,10 @@
-"""What the rows of a ledger describe: budgets, blocks, shares, charges, and findings about them.
+"""Records described by a ledger's rows: budgets, blocks, shares, charges, and findings about them.
 
 `replay` builds these records from the rows; `verify`, `recompute` and `export` read them.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,15 +152,6 @@ class Charged:
     def status(self) -> str:
         """``committed``, ``voided``, or ``reserved`` (pending: it counts as spent)."""
         return self.row.kind if self.settled is None else self.settled.kind
-
-
-def parsed_details(row: Entry) -> dict[str, Any]:
-    """Return the further values of a row; none, if it is damaged."""
-    try:
-        details = json.loads(row.details)
-    except (TypeError, ValueError):
-        return {}
-    return details if isinstance(details, dict) else {}
 
 
 def share_of(limit: Cost, millionths: int) -> Part:

@@ -1,4 +1,4 @@
-"""Restoring a ledger from a backup: a new file that goes on where the backup ends, and says so in a row."""
+"""Restores a ledger from a backup: a new file that continues where the backup ends, and records this in a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def restore(store: Store, person: Person, path: Path, result: Verification, *, i
         path: The new file.
         result: The verification of the backup.
         is_last: Whether a head that was kept, or the last anchor, is of the backup's last row.
-        force: Go on even if charges may have been made after the backup.
+        force: Restore even if charges may have been made after the backup.
     """
     person.require(Role.OWNER)
     if not isinstance(store, SqliteStore) or not store.is_backup:
@@ -48,7 +48,7 @@ def restore(store: Store, person: Person, path: Path, result: Verification, *, i
             "head",
             "...",
             "the head of the ledger when it was lost, and a backup of that row",
-            "What was charged after the backup would be forgotten, and could be spent again",
+            "What was charged after the backup would be lost, and could be spent again",
             "Pass --head or --anchors, or --force (force=True) if nothing was charged since",
         )
     with backup.new_file(path) as unfinished:

@@ -31,7 +31,7 @@ class Verification:
             the end, and a ledger that was rewritten from the start.
         head_was_given: Whether this check compared the ledger with such a hash.
         place: Where the ledger is: a ``file`` or a ``database``.
-        anchors: How many anchors this check compared with the ledger, and found confirmed.
+        anchors: How many anchors this check compared with the ledger and confirmed.
         findings: The problems; empty if the ledger is intact.
         notes: Remarks that are not problems.
 
@@ -64,7 +64,7 @@ class Verification:
         return "\n".join(map(str, self.findings))
 
     def scope(self) -> str:
-        """Say where no problems were found."""
+        """Describe the scope of a check without problems."""
         if self.anchors:
             return f"no problems, also compared with {counted(self.anchors, 'anchor')}"
         if self.head_was_given:
@@ -86,7 +86,7 @@ def counted(number: int, noun: str) -> str:
 def verify(
     store: Store, head: str | None = None, *, anchors: Path | None = None, public_key: str | None = None
 ) -> Verification:
-    """Verify a ledger. A damaged one raises nothing; the result lists the findings.
+    """Verify a ledger. Damage raises no error; the result lists it as findings.
 
     Guarantee:
         Detects every row that was edited, removed, inserted or moved, unless all later hashes were rewritten. If

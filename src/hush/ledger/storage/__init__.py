@@ -1,1 +1,1 @@
-"""Where a ledger is kept: SQLite or PostgreSQL, with one schema."""
+"""Storage for ledgers: SQLite or PostgreSQL, with one schema."""

@@ -1,7 +1,7 @@
 """Backups of ledger files, and files made from them.
 
-A backup is one file, complete in itself. It takes no charges: a trigger refuses them, whichever program writes, since a
-ledger that goes on from a backup has forgotten what was charged after it.
+A backup is one file, complete in itself. It takes no charges: a trigger refuses them, whichever program writes, because
+a ledger continued from a backup lacks all later charges.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def write_backup(path: str, destination: Path) -> None:
 
 
 def copy(path: str, destination: str, *statements: str) -> None:
-    """Copy a database as of one moment into an empty file, run statements there, and wait for the disk."""
+    """Copy a snapshot of a database into an empty file, run statements there, and wait for the disk."""
     try:
         with closing(reader.open_reader(path)) as file, closing(sqlite3.connect(destination)) as made:
             file.backup(made)
@@ -60,7 +60,7 @@ def new_file(destination: Path) -> Iterator[str]:
                     os.unlink(unfinished + ending)
         _flush(str(destination.parent))
     except FileExistsError:
-        raise InvalidArgument("file", str(destination), "a new file", "Somebody has just made it") from None
+        raise InvalidArgument("file", str(destination), "a new file", "Another process has just created it") from None
     except OSError as error:
         raise LedgerUnavailable(f"{destination} cannot be written ({error.strerror}).") from None
 

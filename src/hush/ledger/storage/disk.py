@@ -17,6 +17,8 @@ class Disk:
     success the next time (Rebello et al. 2020, "Can Applications Recover from fsync Failures?").
     """
 
+    _close_file = staticmethod(os.close)  # for `__del__`: when Python ends, the names of modules go first
+
     def __init__(self) -> None:
         """Start without a file. `sync` opens it."""
         self._changed = threading.Condition()
@@ -84,5 +86,5 @@ class Disk:
 
     def _forget_file(self) -> None:
         if self._file is not None:
-            os.close(self._file)
+            self._close_file(self._file)
             self._file = None

@@ -7,8 +7,10 @@ breaks the chain, which `Ledger.verify` reports.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from hush.accounting.budget import Cost
 from hush.ledger.storage.schema import LATER_COSTS
@@ -116,6 +118,22 @@ def has_later_costs(entry: Entry) -> bool:
 
 COSTS = tuple(field.name for field in fields(Cost))
 """The names of a row's costs."""
+
+
+def parsed_details(text: str) -> dict[str, Any]:
+    """Return the further values of a row; none, if they cannot be read.
+
+    In PostgreSQL, analysts can write rows without hush. What they write there must not stop anybody else.
+
+    >>> parsed_details('{"sealed": true}'), parsed_details("[1]"), parsed_details("{")
+    ({'sealed': True}, {}, {})
+    """
+    try:
+        details = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return details if isinstance(details, dict) else {}
+
 
 HASHED = tuple(field.name for field in fields(Entry) if field.name != "hash")
 """The hashed fields, in order. The trigger in PostgreSQL computes the same hash from the same list."""

@@ -1,13 +1,13 @@
-"""The file of an SQLite ledger: which addresses and places are refused.
+"""The file of an SQLite ledger, and the addresses and locations that are refused.
 
 SQLite keeps the newest charges in a log beside the file (``-wal``), and finds the log by the file's name. If a file is
-reached by two names, such as a hard link or a mount of the file alone, each name has a log of its own, and each can
-spend the whole budget. Processes on two machines do not share the memory that guards the log.
+reached by two names, such as a hard link or a mount of the file alone, each name has its own log, and each can spend
+the whole budget. Processes on two machines do not share the memory that guards the log.
 
-A journal that travels with the file is no way out: SQLite's others lie beside the file, too, and undo a transaction
-that a crash has cut off; they also wait for the disk twice in every charge, while everybody else waits.
+SQLite's other journals do not help: they also lie beside the file, and undo a transaction that a crash cut off. They
+also wait for the disk twice in every charge, while all other writers wait.
 
-The checks see what the system shows: the number of links, and on Linux the mounts of this process.
+The checks can only see what the system reports: the number of links, and on Linux the mounts of this process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def file_of(url: sa.URL) -> str:
         raise InvalidArgument("url", url.drivername, "sqlite:///file", "hush opens files with Python's own driver")
     if url.query or url.host or url.username or url.password or url.port:
         raise InvalidArgument("url", "...", "sqlite:///file, without a host and without parameters")
-    if "\0" in path:
+    if "\0" in path or not _is_unicode(path):
         raise InvalidArgument("url", "...", "the name of a file", "It has a character that no file name can have")
     if not path or path == ":memory:":
         raise InvalidArgument("url", str(url), "a file", "A budget in memory would end with the process")
@@ -54,7 +54,7 @@ def file_of(url: sa.URL) -> str:
 
 
 def _check_kind(path: str, url: str) -> None:
-    """Refuse what is no file, and a file that was emptied: as a new ledger, it would have forgotten all charges."""
+    """Refuse anything that is not a file, and an emptied file, which would look like a ledger without charges."""
     try:
         if not Path(path).resolve().parent.is_dir():
             raise InvalidArgument("url", url, "a file in an existing folder")
@@ -73,6 +73,14 @@ def _check_kind(path: str, url: str) -> None:
         raise InvalidArgument("url", url, "a file", "This is a folder or a device")
 
 
+def _is_unicode(text: str) -> bool:
+    """Return whether SQLite can be given a text."""
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:
+        return False
+
+
 def _state(path: str) -> os.stat_result | None:
     with suppress(FileNotFoundError):
         return os.stat(path)
@@ -80,7 +88,10 @@ def _state(path: str) -> os.stat_result | None:
 
 
 def refuse_split(path: str) -> None:
-    """Refuse a file whose log may be elsewhere for another process. ``path`` is absolute, without symbolic links."""
+    """Refuse a file whose log another process might look for elsewhere.
+
+    ``path`` is absolute, without symbolic links.
+    """
     mounts = _mounts()
     for name in (path, f"{path}-wal", f"{path}-shm"):
         if name in mounts:
@@ -124,7 +135,7 @@ def _refuse_network(path: str, mounts: dict[str, str]) -> None:
 
 
 def _mounts() -> dict[str, str]:
-    """Return the type of the file system at each mount point of this process; empty where nothing says so."""
+    """Return the file system's type at each mount point of this process; empty if the system lists none."""
     try:
         lines = MOUNTS.read_bytes().splitlines()
     except OSError:

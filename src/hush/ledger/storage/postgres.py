@@ -29,15 +29,15 @@ _WAIT = (
 )
 _LOCK = 0x68757368  # "hush": the key of our advisory lock
 _TURN = 5.0
-"""Seconds to wait for the end of the chain before sessions that block everybody are ended. See `postgres_roles.sql`."""
+"""Seconds to wait for the end of the chain before sessions that block others are ended. See `postgres_roles.sql`."""
 
 
 class Blocked(LedgerUnavailable):
-    """Another session holds a lock for long."""
+    """Another session has held a lock for too long."""
 
 
 class PostgresStore(Store):
-    """A ledger for a team. A person is a role of the database, so nobody can write under another person's name."""
+    """A ledger for a team. Each person is a role of the database, so no one can write under another person's name."""
 
     def _connected(self) -> sa.Engine:
         # `_begin` starts transactions, together with their settings, in one round trip.
@@ -53,7 +53,7 @@ class PostgresStore(Store):
         return engine
 
     def append(self, entry: Entry, effect: Effect | None = None) -> Entry:
-        """Append a row. End sessions of other people that block everybody with an open transaction."""
+        """Append a row. End other people's sessions that block all writers with an open transaction."""
         end = time.monotonic() + store.PATIENCE
         while True:
             try:
@@ -78,7 +78,7 @@ class PostgresStore(Store):
 
     def _lock_tables(self, connection: sa.Connection) -> None:
         if connection.execute(_IS_KEEPER).scalar_one_or_none() is False:
-            raise NotAllowed("The ledger is of an older version of hush. Whoever created it must open it once.")
+            raise NotAllowed("The ledger was created by an older version of hush. Its creator must open it once.")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
     def now(self, connection: sa.Connection) -> int:
@@ -133,8 +133,8 @@ _IS_KEEPER = sa.text(
     "AND schemaname = current_schema()"
 )
 _SCHEMAS = """
-SELECT pg_catalog.quote_ident(path.name) FROM pg_catalog.unnest(pg_catalog.current_schemas(false))
-    WITH ORDINALITY AS path(name, place)
+SELECT pg_catalog.quote_ident(path.name), pg_catalog.has_schema_privilege('public', space.oid, 'CREATE')
+FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path(name, place)
 JOIN pg_catalog.pg_namespace AS space ON space.nspname OPERATOR(pg_catalog.=) path.name
 WHERE path.name OPERATOR(pg_catalog.<>) session_user
     OR pg_catalog.pg_get_userbyid(space.nspowner) OPERATOR(pg_catalog.=) session_user
@@ -145,12 +145,22 @@ ORDER BY path.place LIMIT 1
 def _set_path(connection: Any, _: Any) -> None:
     """Look for tables and functions in one schema only.
 
-    By default, the path begins with a schema of the user's name, which somebody else may have made and filled.
+    By default, the path begins with a schema named after the user, which somebody else may have created and filled. If
+    everyone may create functions, as by default before PostgreSQL 15, somebody could make an operator that fits hush's
+    statements better than the system's, and that would run with the rights of the person who charges.
     """
     with connection.cursor() as cursor:
         place = cursor.execute(_SCHEMAS).fetchone()
         if place is None:
             raise InvalidArgument("url", "...", "a database with a schema that you may use")
+        if place[1]:
+            raise InvalidArgument(
+                "url",
+                "...",
+                "a database in whose schema not everybody may create functions",
+                "They would run with your rights",
+                f"Let its owner run: REVOKE CREATE ON SCHEMA {place[0]} FROM PUBLIC",
+            )
         cursor.execute(f"SET search_path = {place[0]}, pg_temp")
     connection.commit()
 

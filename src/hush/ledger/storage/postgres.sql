@@ -52,7 +52,16 @@ BEGIN
     IF EXISTS (SELECT FROM {{schema}}.hush_entries WHERE dataset = NEW.dataset AND request = NEW.request) THEN
         RAISE EXCEPTION 'violates unique constraint hush_requested_once' USING ERRCODE = 'unique_violation';
     END IF;
-    PERFORM NEW.details::json, NEW.event::json;  -- what cannot be read would stand there for good
+    -- Whoever takes a part of somebody else's plan makes the plan useless, and it cannot be voided.
+    IF NEW.request LIKE 'plan %' AND may <> 'owner' AND NOT EXISTS (
+           SELECT FROM {{schema}}.hush_entries WHERE kind = 'reserved' AND author = session_user AND dataset = NEW.dataset
+           AND id = substring(NEW.request FROM '^plan ([0-9]{1,18}) part ')::bigint) THEN
+        RAISE EXCEPTION 'no plan of yours' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- What cannot be read would stand there for good.
+    IF json_typeof(NEW.details::json) <> 'object' OR json_typeof(NEW.event::json) <> 'object' THEN
+        RAISE EXCEPTION 'neither details nor event of a row' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     NEW.gaussian := coalesce(NEW.gaussian, 0);
     NEW.smoothed := coalesce(NEW.smoothed, 0);
     NEW.id := last.id + 1;

@@ -8,7 +8,9 @@ BEGIN
     EXECUTE format('GRANT SELECT ON {{tables}} TO %I', person);
     IF kind IN ('owner', 'analyst') THEN
         EXECUTE format('GRANT INSERT ON {{schema}}.hush_entries TO %I', person);
-        EXECUTE format('GRANT INSERT, UPDATE ON {{schema}}.hush_leases TO %I', person);
+        -- UPDATE of the whole table would allow to lock it, and everybody out.
+        EXECUTE format('REVOKE UPDATE ON {{schema}}.hush_leases FROM %I', person);
+        EXECUTE format('GRANT INSERT, UPDATE (charge, holder, beat, states) ON {{schema}}.hush_leases TO %I', person);
     END IF;
     IF kind = 'owner' THEN
         EXECUTE format('GRANT INSERT ON {{schema}}.hush_datasets, {{schema}}.hush_people TO %I', person);

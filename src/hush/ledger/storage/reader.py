@@ -1,7 +1,8 @@
-"""Reading a ledger's file without writing anything: for auditors, and for backups.
+"""Reads a ledger's file without writing anything, for auditors and for backups.
 
-SQLite needs shared memory beside a file with a log, and makes it if it is missing. Who may not write can use it while a
-writer is there. After the last writer has left, there is no log, and the file alone is complete.
+SQLite needs shared memory beside a file with a log, and creates it if it is missing. A process without write permission
+can use it while a writer is connected. Once the last writer has disconnected, there is no log, and the file alone is
+complete.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def open_reader(path: str) -> sqlite3.Connection:
 
 
 class State(NamedTuple):
-    """What changes when somebody writes to a file."""
+    """The properties of a file that change when it is written to."""
 
     time: int
     size: int
@@ -83,7 +84,7 @@ def _opened(path: str) -> sqlite3.Connection:
         return _checked(_connect(path, "immutable=1"))
     if os.path.exists(f"{path}-shm"):
         return _checked(_connect(path, "mode=ro"))
-    return _copied_with_log(path)  # nobody has it open; a crash, or a copy, has left the log
+    return _copied_with_log(path)  # no process has it open; a crash, or a copy, has left the log
 
 
 def _copied_with_log(path: str) -> sqlite3.Connection:

@@ -3,8 +3,8 @@
 `entries` is the ledger. All other tables are derived from it, so that a charge can be checked against its cap by a
 constraint of the database; `Ledger.verify` recomputes them.
 
-The first version called a budget a dataset. Its names of tables and columns stay, so that old ledgers are read and
-their hashes hold; a column's `key` is the name in Python.
+The first version called a budget a dataset. Its table and column names remain, so that old ledgers can be read and
+their hashes stay valid; a column's `key` is the name in Python.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ terms = sa.Table(
     sa.Column("fingerprint", sa.Text, unique=True),
     sa.Column("details", sa.Text, nullable=False),
 )
-"""What each budget promises, and to whom."""
+"""The promise of each budget, and the unit that it protects."""
 
 budgets = sa.Table(
     "hush_budgets",
@@ -121,7 +121,7 @@ budgets = sa.Table(
         name="hush_not_negative",
     ),
 )
-"""What is spent of each block's budget: the sum of its entries."""
+"""The amount spent of each block's budget: the sum of its entries."""
 
 people = sa.Table(
     "hush_people",
@@ -153,7 +153,7 @@ leases = sa.Table(
     sa.Column("beat", sa.BigInteger, nullable=False),
     sa.Column("states", sa.BigInteger, nullable=False),
 )
-"""Which process works on a pending reservation, when it last said so, and how many states it has stored.
+"""The process that works on a pending reservation, its last sign of life, and how many states it has stored.
 
 Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
 """

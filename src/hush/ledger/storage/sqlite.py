@@ -74,7 +74,7 @@ class SqliteStore(Store):
             before = reader.state(self.path) if self.is_read_only else None
             yield connection
         if before is not None and not before.has_log and reader.state(self.path) != before:
-            raise LedgerUnavailable("Somebody wrote to the ledger while it was read. Try again.")
+            raise LedgerUnavailable("The ledger was written to while it was being read. Try again.")
 
     def _address(self) -> str:
         return self.url.set(database=self.path).render_as_string()

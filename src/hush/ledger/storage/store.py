@@ -53,14 +53,14 @@ class Store(ABC):
     """
 
     after_append: Callable[[Entry], None] | None = None
-    """What is done with each new row once it is on disk, before its caller goes on."""
+    """Actions on each new row once it is on disk, before its caller continues."""
 
     def __init__(self, url: sa.URL) -> None:
         """Connect, and create or migrate the tables."""
         self.url = url
         self._process = os.getpid()
         self._engine = self._connected()
-        self._closing = weakref.finalize(self, _dispose, self._engine, self._process)  # if nobody calls `close`
+        self._closing = weakref.finalize(self, _dispose, self._engine, self._process)  # in case `close` is never called
         try:
             self._open()
         except BaseException:

@@ -1,1 +1,1 @@
-"""Markup, numbers, axes and SVG: what pages are drawn with."""
+"""Markup, numbers, axes and SVG: the parts that pages are made of."""

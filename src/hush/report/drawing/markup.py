@@ -15,7 +15,7 @@ _VOID: Final = frozenset({"meta", "col"})
 
 
 class Html(str):
-    """Finished markup. Every other string is text, and is escaped when it is put into markup.
+    """Finished markup. Every other string is text, which is escaped when it is inserted into markup.
 
     >>> tag("p", "1 < 2"), tag("p", Html("<b>bold</b>"))
     ('<p>1 &lt; 2</p>', '<p><b>bold</b></p>')

@@ -77,7 +77,13 @@ pre { background: var(--wash); border: 1px solid var(--rule); border-radius: .4r
   white-space: pre-wrap; font: .88rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 @media (max-width: 640px) { body { padding: 1.2rem .75rem 3rem; } figure { grid-template-columns: minmax(0, 1fr);
   gap: .3rem; } .secret { padding: .3rem .5rem .7rem; } nav ul { columns: 1; } .plot { margin: 0 auto; }
-  .plot text { font-size: 14px; } .plot .tick { font-size: 13px; } .facts th { width: 44%; } }
+  .plot text { font-size: 14px; } .plot .tick { font-size: 13px; } .facts th { width: 44%; }
+  .charges.long, .charges.long tbody, .charges.long caption { display: block; } .charges.long thead { display: none; }
+  .charges.long tr { display: grid; grid-template-columns: auto 1fr auto auto; border-bottom: 1px solid var(--rule); }
+  .charges.long td, .charges.long tbody th { border: 0; }
+  .charges.long td:nth-child(3) { grid-area: 2 / 1 / 3 / -1; width: auto; }
+  .charges.long tbody th::before { content: "row "; }
+  .charges.long td:nth-child(5) > div:first-child::before { content: "alone: "; } }
 @page { margin: 16mm; }
 @media print { html { font-size: 10pt; }
   :root { --paper: #fff; --ink: #000; --soft: #444; --rule: #bbb; --wash: #fff; --s0: #0072b2;

@@ -97,8 +97,8 @@ def lines(
 
     Args:
         series: At least one line with at least one point.
-        title: What the plot shows.
-        description: The same for those who cannot see it.
+        title: The title of the plot.
+        description: A description for screen readers.
         across: The name of the horizontal axis.
         up: The name of the vertical axis.
         percent: Whether the vertical axis is a percentage.
@@ -124,9 +124,9 @@ def dots(rows: Sequence[Row | None], *, title: str, description: str, across: st
     """Draw one dot with whiskers per row, and the gap between the outermost dots above them.
 
     Args:
-        rows: Figures in percent; None leaves a row out, for what lies between.
-        title: What the plot shows.
-        description: The same for those who cannot see it.
+        rows: Figures in percent; None stands for rows that are left out.
+        title: The title of the plot.
+        description: A description for screen readers.
         across: The name of the axis.
         gap: What to write at the bracket from the smallest to the largest; without it there is none.
     """
@@ -179,8 +179,8 @@ def reliability(
 
     Args:
         bins: Confidence, accuracy (percent) and share (of one) of each bin.
-        title: What the plot shows.
-        description: The same for those who cannot see it.
+        title: The title of the plot.
+        description: A description for screen readers.
         across: The name of the horizontal axis.
         up: The name of the vertical axis.
     """

@@ -1,4 +1,4 @@
-"""A drawing as an SVG file of its own, without the page and its style sheet."""
+"""Writes a drawing as a stand-alone SVG file, without the page and its style sheet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from hush.report.drawing.markup import Html, join, tag
 
-# What the page's style sheet says about drawings, in light colours: an image viewer has no theme.
+# The drawing rules of the page's style sheet, in light colours: an image viewer has no theme.
 _STYLE: Final = """
 text { font: 13px system-ui, sans-serif; fill: #1b1f23; } .tick { font-size: 12px; fill: #555f69; }
 .aside { fill: #555f69; font-style: italic; paint-order: stroke; stroke: #fff; stroke-width: 4px; }

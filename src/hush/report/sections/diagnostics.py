@@ -1,4 +1,4 @@
-"""Diagnostics for the person who trains: exact gradient and loss statistics, which are not private."""
+"""Diagnostics for whoever trains the model: exact gradient and loss statistics, which are not private."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def promise(guarantee: Guarantee | None) -> Section:
 
 
 def protected(guarantee: Guarantee) -> str:
-    """Return what is protected, as the object of a sentence."""
+    """Return the protected unit as the object of a sentence."""
     unit = guarantee.unit
     owner = "" if unit.kind is UnitKind.EXAMPLE else "the data of "
     return f"{owner}any {unit}" if unit.group_size > 1 else f"{owner}any one {unit}"
@@ -76,8 +76,8 @@ def _sentences(guarantee: Guarantee) -> Iterator[str]:
         return
     if guarantee.bound is Bound.LOWER:
         yield (
-            f"At stake is {subject}: {at_stake}. The figure below is a lower bound on the privacy loss. It guarantees "
-            f"nothing to the people in the data: treat the model as not private."
+            f"This is about {subject}: {at_stake}. The figure below is a lower bound on the privacy loss. It "
+            f"guarantees nothing to the people in the data: treat the model as not private."
         )
         return
     if guarantee.bound is Bound.ESTIMATE:

@@ -1,4 +1,4 @@
-"""A section of a page, and the marks around what must not be published."""
+"""A section of a page, and the marks around content that must not be published."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def may_be_published(record: Mapping[str, Any], part: str) -> bool:
     """Return whether a measured part may be published: the test data are public, or it was measured privately.
 
     A part is measured privately if its own ``private`` is True, or if ``record["private"]`` lists it. If the record
-    does not say, it may not be published: an unnecessary mark costs a figure, a missing one costs a person's privacy.
+    does not say, it may not be published: an unnecessary mark only costs a figure; a missing one costs a person's
+    privacy.
     """
     content, named = record.get(part), part in listed(record, "private")
     stated = isinstance(content, Mapping) and content.get("private") is True
@@ -108,7 +109,7 @@ def hidden(body: Html) -> Html:
 def publishable(page: str) -> str:
     """Return a page of `render` without the parts that are not private.
 
-    Everything between marks is removed, mostly with a short remark in its place. Every other character stays. So the
+    Everything between marks is removed, and usually replaced by a short remark. Every other character stays. So the
     result depends on private records only through what the guarantee covers, and what the page declares public.
     Applying it twice changes nothing.
 

@@ -1,4 +1,4 @@
-"""The smallest epsilon for a wanted accuracy, and the errors to expect at an epsilon.
+"""The smallest epsilon for a requested accuracy, and the expected errors at an epsilon.
 
 Both follow from public numbers: the noise of a priced query, the declared bounds, and your guess of a group's size.
 """
@@ -27,15 +27,15 @@ def solve_epsilon(
 ) -> float:
     """Return an epsilon, at most a thousandth too large, at which the noise is within ``accuracy``.
 
-    This holds for every count, sum and quantile by itself, with the given confidence. Errors are relative: for a count,
-    to ``expected`` rows; for a sum, to ``expected`` rows at the middle of the bounds (or at half their width, if that
-    is more); for the sums inside AVG and VARIANCE, to ``expected`` rows at half the width; for a quantile, the error of
-    its rank is relative to ``expected``.
+    This holds for every count, sum and quantile separately, with the given confidence. Errors are relative: for a
+    count, to ``expected`` rows; for a sum, to ``expected`` rows at the middle of the bounds (or at half their width, if
+    that is more); for the sums inside AVG and VARIANCE, to ``expected`` rows at half the width; for a quantile, the
+    error of its rank is relative to ``expected``.
 
     Args:
         price_at: Prices the query at an epsilon.
         accuracy: The relative error, such as 0.05.
-        expected: How many rows you expect in a group: a public guess.
+        expected: The expected number of rows in a group: a public guess.
         confidence: The probability with which the error stays within ``accuracy``.
     """
     target = check_positive("accuracy", accuracy)
@@ -47,7 +47,7 @@ def solve_epsilon(
     size, wrong = float(expected), 1 - confidence
 
     def is_enough(epsilon: float) -> bool:
-        """Return whether all errors are within the wanted accuracy at an epsilon."""
+        """Return whether all errors are within the requested accuracy at an epsilon."""
         try:
             query = price_at(epsilon)
         except InvalidArgument:
@@ -119,7 +119,7 @@ def _unrounded(expression: Expr) -> Expr:
 
 
 def _mean_contribution(release: SumRelease) -> float:
-    """Return what a row adds on average if values are uniform on their bounds."""
+    """Return the average contribution of a row if values are uniform within their bounds."""
     if release.quantity in _COUNTS:
         return 1.0
     low, high = release.row_bounds

@@ -26,14 +26,16 @@ from hush.sql.write.plan import Output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """The private answer to a query. Printing it shows the rows as a table, and the guarantee; so does a notebook.
+    """The private answer to a query.
+
+    Printing it, or showing it in a notebook, displays the rows as a table and the guarantee.
 
     Attributes:
         columns: The names of the columns.
         rows: The rows. They hold noisy numbers, and keys that are public or were selected privately. Counts are
             integers.
-        guarantee: What the answer costs.
-        event: The same for accountants, to compose it with other releases.
+        guarantee: The guarantee of the answer.
+        event: The same as an accounting event, to compose it with other releases.
         scales: The noise, as in `QueryPrice`.
         intervals: For each row, the interval (low, high) of each column that has one, by name. A column has one if it
             is an aggregate, possibly rounded or combined with constants by + - * /. Each interval contains, with the
@@ -41,12 +43,12 @@ class QueryAnswer:
             allows for what units just beyond privately chosen limits are expected to hold. Among rows that HAVING or
             LIMIT selected by their noisy values, fewer intervals hold.
         confidence: The confidence of each interval.
-        limits: The limits and bounds in force, who chose them, an estimate of what they leave out, and what the
-            intervals mean, in words.
-        noise_intervals: The same intervals without that allowance, for the noise alone.
-        answered: When the question was asked first; None for answers that older versions stored in a ledger.
-        replayed: Whether a ledger gave the answer again, for free.
-        receipt: What the answer cost and what is left of the budget; None without a ledger.
+        limits: In words: the limits and bounds in force, who chose them, an estimate of what they leave out, and the
+            meaning of the intervals.
+        noise_intervals: The same intervals without that allowance: they cover the noise only.
+        answered: When the question was first asked; None for answers that older versions stored in a ledger.
+        replayed: Whether a ledger returned a stored answer, at no cost.
+        receipt: The cost of the answer and the rest of the budget; None without a ledger.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -91,13 +93,13 @@ class QueryAnswer:
         return to_arrow(named_columns(self, intervals=intervals))
 
     def notes(self) -> list[str]:
-        """Return what to read with the rows: whether they are a replay, the limits, the guarantee, the receipt."""
+        """Return the notes to show with the rows: limits, guarantee, receipt, and whether the answer was stored."""
         receipt = [] if self.receipt is None else [self.receipt.state if self.replayed else str(self.receipt)]
         return [*([self._replay()] if self.replayed else []), *self.limits, str(self.guarantee), *receipt]
 
     def _replay(self) -> str:
         date = "an earlier date" if self.answered is None else f"{self.answered:%Y-%m-%d %H:%M} UTC"
-        return f"The ledger gave this answer before: it is of {date}, and nothing was charged for it now."
+        return f"The ledger already had this answer, from {date}, so nothing was charged for it now."
 
     def _repr_html_(self) -> str:
         """Return the answer for a notebook."""
@@ -124,7 +126,7 @@ def answer_query(
     Args:
         query: The query with its noise.
         views: The views on the engine.
-        limits: What the answer says about its limits and bounds.
+        limits: The answer's statements about its limits and bounds.
         left_out: What intervals allow for.
         confidence: The confidence of the intervals.
         source: The random source.
@@ -158,7 +160,7 @@ def answer_query(
 def answer_to_json(answer: QueryAnswer) -> str:
     """Return an answer as JSON, for a ledger. Values of types that JSON does not have are written with their type.
 
-    Whether it is a replay is not stored: that is known when the ledger returns it.
+    Whether it is a replay is not stored, because that is known only when the ledger returns it.
     """
     return json.dumps(
         {

@@ -1,7 +1,7 @@
 """The columns of an answer, with the ends of intervals beside them, for CSV files and data frames.
 
 Values keep their types as far as the library has them: counts are integers, dates are dates, and a missing key is
-missing. A library is imported when it is asked for.
+missing. A library is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def without_decimals(value: Any) -> Any:
 def written(value: Any) -> str:
     r"""Return a value for display on one line: a float with six digits, and NULL for a missing value.
 
-    A key is a text that people have chosen. It can neither move the cursor of a terminal, nor begin a new line.
+    A key may be any text; control characters are replaced, so that it cannot move a terminal's cursor or begin a new
+    line.
 
     >>> written(1234.5678), written(1234567.0), written(None), written("a\x1b[2J") == "a\ufffd[2J"
     ('1234.57', '1234567', 'NULL', True)

@@ -1,4 +1,4 @@
-"""An answer as HTML, for notebooks: numbers with their intervals, and what they cost.
+"""Writes an answer as HTML for notebooks: numbers with their intervals, and their cost.
 
 Everything is escaped. Colours are the notebook's own, lighter or darker, so that it can be read on light and on dark.
 """

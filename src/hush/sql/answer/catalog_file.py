@@ -1,6 +1,7 @@
-"""`load_catalog`: tables that a file declares, as `hush.table` declares them in Python.
+"""`load_catalog` declares tables from a file, as `hush.table` does in Python.
 
-`hush.data.tables.catalog_toml` reads the file. Here its declarations meet the columns that the engine reports.
+`hush.data.tables.catalog_toml` reads the file. This module matches its declarations with the columns that the engine
+reports.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def load_catalog(path: str | Path, *, connection: Any = None, content_key: Conte
 
 
 def catalog_problems(path: str | Path) -> list[str]:
-    """Return everything that is wrong with a catalog file, and with its fit to the data. No rows are read."""
+    """Return all mistakes in a catalog file, including mismatches with the data. No rows are read."""
     file = read_catalog(path)
     problems = [str(problem) for problem in file.problems]
     # Files are opened one by one, so that all that are missing are named; not those whose declaration is refused.

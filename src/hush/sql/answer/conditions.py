@@ -1,15 +1,15 @@
-"""What an answer says about itself: the limits and bounds in force, who chose them, what is beyond, and what it means.
+"""The statements of an answer about its limits and bounds, what they leave out, and what the intervals mean.
 
 The noise hides one unit within the limits, so no interval can tell what units hold beyond them: with or without a unit
-of m rows, a private interval that covers the truth is at least m wide. What can be said without that is said here:
+of m rows, a private interval that covers the truth is at least m wide. The following can still be said:
 
 - The interval of an answer covers the answer that counts each unit within the limits, and each value within the bounds.
   If no unit is beyond, that is the truth. A unit within the limits counts in full, so the interval needs nothing more
   than the noise for it. Units just beyond are expected to hold something, which intervals of counts and sums allow for
   (`intervals`); `QueryAnswer.noise_intervals` do not.
 - Leaving rows out only makes a count smaller, and a sum if no value is below the lower bound. So the lower ends of
-  counts hold for the truth in any case.
-- If nobody has more rows than a number that you know (`MostRows`), the noise covers all of them.
+  counts are valid for the true answer in any case.
+- If no unit has more rows than a number that you know (`MostRows`), the noise covers all of them.
 - What is beyond is estimated from the same noisy histograms that limits and bounds were chosen from, for free. The
   number of units in a level times what such units hold, added up over levels, is what they hold in total. The noise of
   high levels would drown that sum, so it ends at four times a limit.
@@ -26,17 +26,14 @@ from hush.sql.answer.choices.bounds import LearnedBounds
 from hush.sql.answer.choices.chooser import Choices, ChoicesPlan
 from hush.sql.answer.choices.limits import Limits, Measure, RequestedLimits
 from hush.sql.answer.priced_query import PricedQuery
-from hush.sql.syntax.expression import Expr, summed_columns
-from hush.sql.syntax.releases import Quantity, QueryStatistic
+from hush.sql.syntax.releases import QueryStatistic
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import TotalLimits
 from hush.statistics.noise import ChosenLimit
 
-_ADDED_UP = (Quantity.SUM, Quantity.CENTRED, Quantity.SQUARES)
-
 
 def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> list[str]:
-    """Return what an answer says about its limits and bounds, and what its intervals mean."""
+    """Return an answer's statements about its limits, bounds and intervals."""
     return [
         *_limits(query, requested, choices),
         *_bounds(query.plan, choices),
@@ -45,7 +42,7 @@ def conditions(query: PricedQuery, requested: RequestedLimits, choices: Choices,
 
 
 def open_choices(plan: QueryPlan, choices_plan: ChoicesPlan, known: Choices) -> list[str]:
-    """Return what a price says if limits or bounds have to be chosen first."""
+    """Return a price's statements if limits or bounds have to be chosen first."""
     lines = []
     if choices_plan.limits is not None:
         epsilon = choices_plan.limits.noise.epsilon
@@ -60,12 +57,12 @@ def open_choices(plan: QueryPlan, choices_plan: ChoicesPlan, known: Choices) -> 
 
 
 def _limits(query: PricedQuery, requested: RequestedLimits, choices: Choices) -> Iterator[str]:
-    """Yield the limits on contributions, and what they leave out."""
+    """Yield the limits on contributions, and estimates of what they leave out."""
     in_force = _in_words(query.limits, query.plan)
     if query.unit == Unit.example() and requested.fact == 1:
-        yield "Each row is a unit, so that no limit leaves any out."
+        yield "Each row is a unit, so no limit leaves any rows out."
     elif requested.fact is not None:
-        yield f"Limits, the most that a unit has, as you declared: {in_force}."
+        yield f"Limits, declared as facts: {in_force}."
     elif choices.limits:
         paid = choices.paid.get(None)
         who = f"chosen privately at epsilon {paid:.3g}" if paid else "chosen by an earlier answer"
@@ -75,7 +72,7 @@ def _limits(query: PricedQuery, requested: RequestedLimits, choices: Choices) ->
             if measure is not unused:
                 yield from _beyond_limit(query, measure, choice)
     elif requested.are_absent:
-        yield "Each unit counts once, so that no limit leaves any out."
+        yield "Each unit counts once, so no limit leaves any rows out."
     else:
         yield f"Limits, as you set them: {in_force}. The answer leaves out the rest."
 
@@ -99,7 +96,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
     if measure is Measure.GROUPS and query.limits.groups_per_unit < choice.limit:
         if plan.public_keys:
             return  # there are no more groups
-        yield f"Delta allows {_counted(query.limits.groups_per_unit, 'group')}; {choice.limit:,} would leave out less."
+        allowed = _counted(query.limits.groups_per_unit, "group")
+        yield f"Epsilon and delta allow {allowed}; {choice.limit:,} would leave out less."
     about, has = _about(choice.beyond, choice.beyond_error, "unit"), "has" if round(choice.beyond) == 1 else "have"
     excess = _about(choice.excess, choice.excess_error, noun, start="about")
     yield (
@@ -110,8 +108,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
 
 def _bounds(plan: QueryPlan, choices: Choices) -> Iterator[str]:
     """Yield the bounds of the columns that are summed, and what is beyond those that were learned."""
-    undeclared = {_identity(column) for column in plan.undeclared}
-    declared = {_identity(column): column for column in _columns(plan) if _identity(column) not in undeclared}
+    undeclared = {column.source for column in plan.undeclared}
+    declared = {column.source: column for column in plan.columns_added_up() if column.source not in undeclared}
     for column in declared.values():
         if column.bounded:
             ends = f"{column.low:,.6g} and {column.high:,.6g}"
@@ -127,8 +125,8 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
     ends = f"{bounds.low:,.6g} and {bounds.high:,.6g}"
     if not bounds.learned:
         return (
-            f"Too few units have values of {name} to learn its bounds. Its values are clamped to {ends}, which say "
-            "nothing about them: do not use what was computed from them. Declare bounds, or spend more."
+            f"Too few units have values of {name} to learn its bounds. Results computed from its values are missing. "
+            "Declare bounds, or spend more."
         )
     has = "has" if round(bounds.beyond) == 1 else "have"
     return (
@@ -139,34 +137,34 @@ def _learned(name: str, bounds: LearnedBounds, epsilon: float | None) -> str:
 
 
 def _meaning(query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float) -> Iterator[str]:
-    """Yield what the intervals cover."""
+    """Yield the meaning of the intervals."""
     plan, share = query.plan, f"Intervals ({100 * confidence:.4g} %)"
-    bounds = " and no value is beyond the bounds" if _columns(plan) else ""
+    bounds = " and no value is beyond the bounds" if plan.columns_added_up() else ""
     fact = requested.fact or 1
     if isinstance(query.limits, TotalLimits):
         fact *= max(len(plan.sets), 1)  # each row counts in every grouping
     most_groups = min(fact, plan.num_groups or fact)
     if requested.fact is not None and query.limits.groups_per_unit >= most_groups:
-        yield f"{share} hold for the truth, if what you declared is right{bounds}."
+        yield f"{share} cover the true answer, if your declarations are right{bounds}."
         return
     if not choices.limits and requested.are_absent:
-        yield f"{share} hold for the truth."
+        yield f"{share} cover the true answer."
         return
     values = ", and values within their bounds" if bounds else ""
     left_out = choices.left_out(in_total=isinstance(query.limits, TotalLimits))
     allowed = [f"{_rounded(left_out.rows, 'row')}"] if left_out.rows else []
     allowed += [f"{_rounded(left_out.units, 'unit')} in a group"] if left_out.units else []
     if allowed:
-        values += f"; those of counts and sums allow for {' and '.join(allowed)} beyond, as are expected"
+        values += f"; those of counts and sums allow for the {' and '.join(allowed)} expected beyond"
     yield (
-        f"{share} cover the answer that counts each unit within these limits{values}. One unit alone could hold more "
-        "beyond them than an interval is wide: no private interval covers that."
+        f"{share} cover the answer that counts each unit within these limits{values}. A single unit could hold more "
+        "beyond them than an interval is wide; no private interval covers that."
     )
     yield from _lower_ends(plan)
 
 
 def _lower_ends(plan: QueryPlan) -> Iterator[str]:
-    """Yield which lower ends hold for the truth, whatever is left out."""
+    """Yield the lower ends that hold for the true answer, whatever is left out."""
     counts, sums = [], []
     for output in plan.outputs:
         if output.expression.op == "statistic":
@@ -176,9 +174,10 @@ def _lower_ends(plan: QueryPlan) -> Iterator[str]:
             elif _is_sum_of_nonnegative(plan, statistic):
                 sums.append(output.name)
     if counts:
-        yield f"The lower ends of {_listed(tuple(counts))} hold for the truth in any case."
+        yield f"The lower ends of {_listed(tuple(counts))} are valid for the true answer in any case."
     if sums:
-        yield f"The lower ends of {_listed(tuple(sums))} hold for the truth if no value is below its lower bound."
+        condition = "if no value is below its lower bound"
+        yield f"The lower ends of {_listed(tuple(sums))} are valid for the true answer {condition}."
 
 
 def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
@@ -187,18 +186,6 @@ def _is_sum_of_nonnegative(plan: QueryPlan, statistic: QueryStatistic) -> bool:
         return False
     values = [plan.values[part.value] for part in statistic.parts if part.value is not None]
     return not any(value.required for value in values)
-
-
-def _columns(plan: QueryPlan) -> list[Expr]:
-    """Return the columns that a plan adds up, with their bounds."""
-    added_up = [release.value for release in plan.releases if release.quantity in _ADDED_UP]
-    indices = dict.fromkeys([*added_up, *(tree.value for tree in plan.trees)])
-    return [column for index in indices if index is not None for column in summed_columns(plan.values[index])]
-
-
-def _identity(column: Expr) -> tuple[object, ...]:
-    """Return what tells columns apart, whatever their bounds."""
-    return (column.op, column.value, column.args)
 
 
 def _about(estimate: float, error: float, noun: str = "", *, start: str = "About") -> str:

@@ -1,4 +1,4 @@
-"""`hush.table`: declare your tables, and what is public about them. `catalog_file` reads the same from a file.
+"""`hush.table`: declares tables and what is public about them. `catalog_file` reads the same from a file.
 
 The declarations become a `Catalog`, the data an engine; together they are a `Table`. Names and types of columns are
 read from the engine. No rows are read before the first query.
@@ -115,9 +115,9 @@ def table(
             SQLAlchemy, or a connection of ADBC. Columns of CSV and Excel files are text, except those with
             bounds, which are read as numbers.
         unit: The column that identifies the privacy unit; `hush.statistics.EachRow` or the word ``row``, if there is no
-            such column and each row is about another person; or a `hush.guarantee.UserWindow` with a window of the
-            calendar, to protect a user within each hour, day, week, month, quarter or year; it says in which time zone
-            the column of dates or times is written.
+            such column and each row belongs to a different person; or a `hush.guarantee.UserWindow` with a window of
+            the calendar, to protect a user within each hour, day, week, month, quarter or year; it says in which time
+            zone the column of dates or times is written.
         name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
             a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
         bounds: The lower and upper bound of columns that are summed. Values outside are clamped. Without any, queries

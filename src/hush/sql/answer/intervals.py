@@ -1,15 +1,15 @@
 """Confidence intervals for the columns of an answer, from the law of the noise.
 
-The interval of the noise contains the exact aggregate over bounded contributions, with the stated confidence. That is
-the truth if no unit is beyond the limits. A unit within them counts in full, so it needs nothing more.
+The interval of the noise contains the exact aggregate over bounded contributions, with the stated confidence. That
+equals the true aggregate if no unit is beyond the limits. A unit within them counts in full, so it needs nothing more.
 
 Units beyond bias counts and sums, in one direction: what is left out is missing. Where limits were chosen privately,
 the same noisy histogram tells how much units just beyond the limit are expected to hold (`ChosenLimit.expected`), and
 intervals of counts and sums are wider by that on the side where it is missing. It is an estimate, not a bound: a
 private bound on what is beyond would be many times as wide as the noise, and none can cover one unit with any number of
-rows (`conditions`). The other side stays, so the lower end of a count holds for the truth in any case.
+rows (`conditions`). The other side does not move, so the lower end of a count is always valid for the true count.
 
-The stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
+The stated confidence holds for each interval separately. Among rows that were selected by their noisy values (HAVING,
 LIMIT), fewer intervals hold.
 
 | statistic | interval |

@@ -1,4 +1,4 @@
-"""Previews: the shape of an answer, from rows that are invented from the declarations.
+"""Previews: the shape of an answer, on rows invented from the declarations.
 
 `invented_engine` fills an empty DuckDB with rows that fit the catalog, and `Table.preview` asks it in place of the real
 engine. No table is read, so a preview is free and says nothing about the data.
@@ -39,7 +39,7 @@ _UNDECLARED: Mapping[ColumnKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The shape of an answer, from invented rows. It costs nothing, and so it has no guarantee.
+    """The shape of an answer, on invented rows. It costs nothing, so it has no guarantee.
 
     Attributes:
         columns: The names of the columns.

@@ -1,4 +1,4 @@
-"""What a query may cost, as you ask for it (`PriceRequest`), and what it would cost (`QueryPrice`)."""
+"""The requested cost of a query (`PriceRequest`) and its actual cost (`QueryPrice`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hush.statistics.noise import NoiseKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPrice:
-    """What a query would cost, and how much noise its answer would have. No data are read for it.
+    """The cost of a query, and the noise of its answer. It is computed without reading data.
 
     Attributes:
         guarantee: The guarantee of the answer.
@@ -50,7 +50,7 @@ class QueryPrice:
 
 @dataclass(frozen=True, slots=True)
 class PriceRequest:
-    """What an answer may cost, or how accurate it has to be, as `Table.sql` takes them."""
+    """The requested cost or accuracy of an answer, from the arguments of `Table.sql`."""
 
     epsilon: float | None
     delta: float
@@ -72,7 +72,7 @@ class PriceRequest:
         if self.accuracy is not None:
             if self.epsilon is not None:
                 raise InvalidArgument(
-                    "accuracy", self.accuracy, "None with epsilon=", "Give epsilon or accuracy, not both"
+                    "accuracy", self.accuracy, "None with epsilon=", "Give epsilon= or accuracy=, not both"
                 )
             return
         if self.epsilon is None:
@@ -86,7 +86,10 @@ class PriceRequest:
             check_positive("expected", self.expected)
 
     def known_epsilon(self) -> float:
-        """Return epsilon. Nothing can be chosen if it follows from an accuracy, which depends on limits and bounds."""
+        """Return epsilon.
+
+        Limits cannot be chosen if epsilon follows from an accuracy, since accuracy depends on limits and bounds.
+        """
         if self.epsilon is None:
             raise InvalidArgument(
                 "accuracy",
@@ -104,7 +107,7 @@ class PriceRequest:
         """Return how limits and bounds are chosen on a share of epsilon, and what is left for the answer.
 
         Args:
-            measures: What units are counted by, to choose limits.
+            measures: The properties by which units are counted, to choose limits.
             columns: The names of the columns whose bounds have to be learned.
             share: The share of epsilon.
         """

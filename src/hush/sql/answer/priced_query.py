@@ -1,7 +1,7 @@
 """A query with its noise, and the release of its groups.
 
 `price_query` decides, from public numbers only, how much noise each release of a plan gets and how groups that are not
-public are selected. This fixes what the query costs before any data are read. `PricedQuery.release` then turns the
+public are selected. This fixes the cost of the query before any data are read. `PricedQuery.release` then turns the
 exact groups of an engine into noisy ones. Everything after it is post-processing.
 """
 
@@ -90,7 +90,7 @@ class PricedQuery:
     def log_error(self) -> float:
         """Return the logarithm of the product of the mean squared errors of all numbers, in units of the data.
 
-        Limits are compared by it. The releases' grids differ between limits, so steps of a grid would not do.
+        It is used to compare limits. The releases' grids differ between limits, so steps of a grid would not do.
         """
         factor = 2.0 if isinstance(self.noise.noise, LaplaceNoise) else 1.0  # of the squared scale
         grids = [release.grid for release in self.plan.releases] + [1.0] * len(self.plan.trees)
@@ -229,7 +229,7 @@ def protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
 
 
 def plan_assumptions(catalog: Catalog, plan: QueryPlan) -> tuple[str, ...]:
-    """Return what the unit of a plan assumes about the tables that it reads."""
+    """Return the assumptions of a plan's unit about the tables that it reads."""
     unit, assumptions = protected_unit(catalog, plan), []
     for name, table in _tables_read(catalog, plan):
         if isinstance(table.unit, Through):

@@ -6,7 +6,7 @@ PriceRequest.check   the arguments
 plan_query           the query with bounded contributions, or a refusal
 PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
 run_sealed           with ``budget``: charge the ledger, or return the answer that it has already
-Chooser.choose       limits on contributions if none are given, and bounds that nobody declared
+Chooser.choose       limits on contributions if none are given, and undeclared bounds
 BoundedViews         exact, bounded aggregates from the engine
 PricedQuery          selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
 """
@@ -31,7 +31,7 @@ from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_query, answer_to_json
 from hush.sql.answer.choices.chooser import Choices, ChoicesPlan, Chooser, stored_charge
-from hush.sql.answer.choices.limits import Limits, RequestedLimits
+from hush.sql.answer.choices.limits import Limits, RequestedLimits, lowered
 from hush.sql.answer.conditions import conditions, open_choices
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
@@ -90,22 +90,22 @@ class Table:
 
     @property
     def catalog(self) -> Catalog:
-        """What is declared about the tables."""
+        """The declarations of the tables."""
         return self._catalog
 
     def limits_of(self, name: str) -> RequestedLimits:
-        """Return the limits of queries that read this one table and name none; None for those to be chosen."""
+        """Return the limits for queries that read only this table and give no limits; None for those to be chosen."""
         limits = self._table_limits.get(name, self._limits)
         return limits if name == self.name else replace(limits, most_rows=None)  # a fact about the first table
 
     def forget(self) -> None:
-        """Drop the views, limits and bounds that earlier queries left behind. Call it after the data have changed."""
+        """Drop the views, limits and bounds of earlier queries. Call this after the data have changed."""
         self._views.forget()
         self._data.forget()
         self.forget_limits()
 
     def forget_limits(self) -> None:
-        """Drop the limits and bounds that earlier queries chose. Further queries choose and pay anew."""
+        """Drop the limits and bounds that earlier queries chose. Later queries choose and pay again."""
         self._chooser.clear()
 
     def price(
@@ -123,7 +123,7 @@ class Table:
         confidence: float = 0.95,
         limits_share: float = 0.1,
     ) -> QueryPrice:
-        """Return what `sql` would cost with the same arguments. No data are read.
+        """Return the cost of `sql` with the same arguments. No data are read.
 
         If limits or bounds have to be chosen first, the noise is not known yet: the price has the cost, and no scales,
         and its ``limits`` say what is known. Give ``rows_per_unit`` and ``groups_per_unit``, and declare the bounds of
@@ -183,24 +183,24 @@ class Table:
                 privately.
             rows_per_unit: The most rows of a unit that count in one group; by default that of the table. If it has
                 none, a limit on a unit's rows in all groups together is chosen privately.
-            limits_share: The share of epsilon that pays for choosing limits, and for learning the bounds of columns
-                that are summed and whose bounds nobody declared. The answer gets the rest. Nothing is paid for what
-                earlier queries chose: limits for the same rows and groups, bounds for the same rows. Nor is anything
-                paid for what you give.
+            limits_share: The share of epsilon that pays for choosing limits, and for learning undeclared bounds of
+                columns that are summed. The answer gets the rest. Choices of earlier queries are free: limits for the
+                same rows and groups, bounds for the same rows. Limits and bounds that you give are free, too.
             noise: LaplaceNoise() or GaussianNoise(); by default the one with the smaller error.
             selection: How groups that are not public are selected; by default `TruncatedGeometric()`.
-            accuracy: Instead of epsilon: the relative error that you allow, such as 0.05 for 5 %. The smallest
+            accuracy: Instead of epsilon: the largest relative error that you accept, such as 0.05 for 5 %. The smallest
                 sufficient epsilon is used. The error of a sum is relative to rows at the middle of the bounds. That of
                 MEDIAN and other quantiles is an error of rank: 0.05 means between the 45th and the 55th percentile of
                 about ``expected`` rows.
-            expected: With ``accuracy``: the approximate number of rows in a group. It is public, so do not look it up.
+            expected: With ``accuracy``: the approximate number of rows in a group. It is public, so do not look it up
+                in the data.
             confidence: The confidence of ``accuracy`` and of the intervals.
             source: The random source; pass a TestSource in tests.
-            budget: A budget to charge before the answer is returned, such as one of a ledger. If the same query was
-                answered before, from the same data, you get the same answer again, for free. If the data are not the
-                same, the query is refused.
-            new_data: With ``budget``: the data are new, so answer again, and charge again. Databases do not say when
-                their tables were changed, so they need it if you want a new answer.
+            budget: A budget to charge before the answer is returned, such as a ledger's. If the same query was answered
+                before, from the same data, you get the stored answer at no cost. If the data have changed, the query is
+                refused.
+            new_data: With ``budget``: the data have changed, so answer and charge again. Databases do not report when
+                their tables changed, so pass this to get a new answer from them.
 
         Guarantee:
             (epsilon, delta)-differential privacy under adding or removing one unit with all of its rows.
@@ -208,10 +208,10 @@ class Table:
         Assumes:
             Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
             Contributions are bounded by the query that the engine runs (checked here, by construction). The engine
-            executes SQL correctly, and its running time is not observed (the caller's duty). That data were changed,
-            and when, is public, and no file is replaced while a query reads it (the caller's duty). Where tables refer
-            to others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to
-            rows of several units is a row of each of them.
+            executes SQL correctly, and its running time is not observed (the caller's duty). It is public when the data
+            were changed, and no file is replaced while a query reads it (the caller's duty). Where tables refer to
+            others (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows
+            of several units is a row of each of them.
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
@@ -281,7 +281,7 @@ class Table:
         return replace(answer, receipt=receipt_of(settled[0], answer.guarantee))
 
     def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
-        """Return the limits that a query is given, or its table has, with what is known about the rows of one table."""
+        """Return the limits given for a query or its table, and the known facts about the rows of one table."""
         limits = self.limits_of(first.single_table or "")
         requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         if first.single_table is not None and protected_unit(self._catalog, first) == Unit.example():
@@ -296,9 +296,9 @@ class Table:
         share: float,
         budget: Budget | None,
     ) -> tuple[Choices, ChoicesPlan, PriceRequest]:
-        """Return what is known of a query's limits and bounds, how the rest is chosen, and what the answer may cost.
+        """Return the known limits and bounds of a query, how the rest is chosen, and the budget of the answer.
 
-        What was chosen without a budget, or under another one, is not known: this budget has not paid for it.
+        Choices made without a budget, or under another one, do not count as known: this budget has not paid for them.
         """
         measures = requested.measures(first, gaussian=request.allows_gaussian())
         if not measures and not first.undeclared:
@@ -320,10 +320,23 @@ class Table:
     def _within(
         self, text: str, requested: RequestedLimits, first: QueryPlan, choices: Choices, request: PriceRequest
     ) -> PricedQuery:
-        """Return a query with its plan and noise, within the limits and bounds that were given or chosen."""
+        """Return a query with its plan and noise, within the limits and bounds that were given or chosen.
+
+        Limits that no noise covers are lowered until one does. What was chosen must not decide whether there is an
+        answer: its cost would not be reported, and the message would tell the noise.
+        """
         bounds = {column: (learned.low, learned.high) for column, learned in choices.bounds.items()}
-        candidates = requested.candidates(first, choices.limits, request.groups_allowed(first))
-        return self._least_noisy(text, candidates, bounds, request)
+        chosen, query = choices.limits, None
+        while query is None:
+            candidates = requested.candidates(first, chosen, request.groups_allowed(first))
+            try:
+                query = self._least_noisy(text, candidates, bounds, request)
+            except InvalidArgument:
+                if all(choice.limit == 1 for choice in chosen.values()):
+                    raise
+                chosen = lowered(chosen)
+        unknown = [column for column, learned in choices.bounds.items() if not learned.learned]
+        return replace(query, plan=query.plan.without(unknown))
 
     def _answer(
         self, query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float, source: RandomSource
@@ -354,7 +367,7 @@ class Table:
         return repr(list(self._catalog.tables.items()))
 
     def only(self, column: str, parts: Sequence[str]) -> Table:
-        """Return the same table restricted to some parts. Rows of other parts are never read.
+        """Return the table restricted to some parts. Rows of other parts are never read.
 
         Args:
             column: The column that divides the table: text, if each row is a unit; or the time column of its window.
@@ -387,7 +400,7 @@ class Table:
         confidence: float = 0.95,
         num_units: int = 1000,
     ) -> Preview:
-        """Return the shape of an answer, from invented rows. It is free, and says nothing about your data.
+        """Return the shape of an answer, on invented rows. It is free and reveals nothing about your data.
 
         Rows are invented from the declared columns, bounds and keys. No table is read, not even a public one. A query
         that `sql` refuses is refused here as well.
@@ -419,7 +432,13 @@ class Table:
         self, text: str, candidates: Sequence[Limits], bounds: Bounds, request: PriceRequest
     ) -> PricedQuery:
         """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
-        queries = [self._priced_query(text, limits, bounds, request) for limits in candidates]
+        queries: list[PricedQuery] = []
+        for limits in candidates:
+            try:
+                queries.append(self._priced_query(text, limits, bounds, request))
+            except InvalidArgument:
+                if not queries and limits is candidates[-1]:
+                    raise
         return min(queries, key=PricedQuery.log_error)
 
     def _priced_query(self, text: str, limits: Limits, bounds: Bounds, request: PriceRequest) -> PricedQuery:
@@ -437,5 +456,5 @@ class Table:
         return plan
 
     def _assumptions(self, plan: QueryPlan) -> tuple[str, ...]:
-        """Return what the engine and the unit assume."""
+        """Return the assumptions of the engine and the unit."""
         return (*self._engine.assumptions, *plan_assumptions(self._catalog, plan))

@@ -47,7 +47,7 @@ def parts_condition(column: str, parts: Sequence[str], table: PrivateTable) -> s
         if table.unit != ROW:
             raise Unsupported(
                 f"parts by {column}: a unit could be in several of them",
-                "Declare unit=EachRow() if each row is another person, or take months and a unit with a window",
+                "Declare unit=EachRow() if each row is a different person, or take months and a unit with a window",
             )
         values = ", ".join(exp.Literal.string(str(part)).sql() for part in parts)
         return f"{name} IN ({values})"
@@ -73,7 +73,7 @@ def _period_condition(name: str, part: str, column: str, table: PrivateTable) ->
 
 def _period(part: str) -> tuple[str, date, date]:
     """Return the length of a part, its first day, and the first day after it."""
-    match = re.fullmatch(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", str(part))
+    match = re.fullmatch(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?", str(part))
     try:
         if match is None:
             raise ValueError

@@ -1,4 +1,4 @@
-"""Where queries run. An engine executes SQL; it knows nothing about privacy.
+"""Engines run queries. An engine executes SQL and knows nothing about privacy.
 
 In reading order:
 

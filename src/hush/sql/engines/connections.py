@@ -1,4 +1,4 @@
-"""Databases behind SQLAlchemy or ADBC: plans run in their SQL, in sessions whose settings are fixed meanwhile."""
+"""Databases behind SQLAlchemy or ADBC: plans run in their SQL, in sessions whose settings are fixed for that time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ConnectionEngine:
         are queried compute row by row without errors: *the caller's duty*. The role may read the tables and should be
         allowed nothing else: *the caller's duty*. No other thread uses the connection meanwhile: *the caller's duty*.
         The server's log, running times, time-outs of the server, and whether memory suffices, are not hidden: *the
-        caller's duty*. BigQuery, Snowflake, Databricks and MySQL compute as their manuals say, because no account of
-        theirs was at hand to test: *the caller's duty*.
+        caller's duty*. BigQuery, Snowflake, Databricks and MySQL compute as their manuals say, because hush could not
+        be tested on an account of theirs: *the caller's duty*.
     """
 
     assumptions: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class ConnectionEngine:
         return types
 
     def identity(self, table: str) -> Identity | None:
-        """Return the database and the table; None where a driver does not say, and for a database in memory."""
+        """Return the database and the table; None if the driver does not report them, and for a database in memory."""
         return None if self._address is None else {"where": f"{table} in {self._address}", "version": ""}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
@@ -106,7 +106,7 @@ class ConnectionEngine:
             raise Unsupported("the connection commits each statement by itself", "Switch its autocommit off")
 
     def _checked_version(self) -> str:
-        """Return the dialect. Refuse a database that lacks what plans need."""
+        """Return the dialect. Refuse a database that lacks features that plans need."""
         with self._opened() as connection, _cursor(connection) as cursor:
             if self._name in ("mysql", "mariadb"):
                 return _mysql_dialect(str(_rows(cursor, "SELECT VERSION()")[0][0]))
@@ -133,7 +133,7 @@ def _recognised(connection: Any) -> tuple[str, Callable[[], AbstractContextManag
 
 
 def _address(connection: Any) -> str | None:
-    """Return the address of SQLAlchemy's database, without people and passwords; None if there is none to know."""
+    """Return the address of SQLAlchemy's database, without people and passwords; None if there is none."""
     url = getattr(getattr(connection, "engine", None), "url", None)
     if url is None or not (url.host or (url.database or ":memory:") != ":memory:"):
         return None
@@ -148,7 +148,7 @@ def _lent(connection: Any) -> Iterator[Any]:
 
 @contextmanager
 def _taken(engine: Any) -> Iterator[Any]:
-    """Take a connection from SQLAlchemy's pool, and give it back."""
+    """Borrow a connection from SQLAlchemy's pool."""
     connection = engine.raw_connection()
     try:
         yield connection
@@ -193,7 +193,7 @@ def _quoted(text: str) -> str:
 
 
 def _mysql_dialect(version: str) -> str:
-    """Return mysql or mariadb, from what the server says of itself."""
+    """Return mysql or mariadb, according to the server's version string."""
     is_mariadb = "mariadb" in version.lower()
     oldest = _OLDEST_MARIADB if is_mariadb else _OLDEST_MYSQL
     numbers = version.split("-")[0].split(".")

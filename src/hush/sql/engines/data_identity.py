@@ -1,4 +1,4 @@
-"""What identifies the data of a table: an answer in a ledger is given again only about the same data.
+"""The identity of a table's data: a ledger returns a stored answer only if the data are the same.
 
 | data | what identifies them |
 |---|---|
@@ -30,16 +30,16 @@ _SHORTEST_KEY = 32
 _CHUNK = 1 << 20
 
 Identity = Mapping[str, str]
-"""Where data are (``where``, for people), their ``version``, and when they were ``changed``, if that is known."""
+"""The location of data (``where``, for people), their ``version``, and when they were ``changed``, if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentKey:
-    """A secret key, under which data are recognised by their content, wherever they are and whenever they were changed.
+    """A secret key under which data are recognised by their content, regardless of location and time of change.
 
-    A ledger then stores a keyed hash (HMAC-SHA256) of the data. Without the key, nobody can test a guess of the data
-    against it, as they could with a plain hash of a small table. So keep the key away from the ledger. Who asks a
-    question again learns whether anything in the data has changed.
+    A ledger then stores a keyed hash (HMAC-SHA256) of the data. Without the key, no one can test a guess of the data
+    against it, as they could with a plain hash of a small table. So keep the key away from the ledger. Asking a
+    question again reveals whether anything in the data has changed.
 
     >>> ContentKey(bytes(range(32)))
     ContentKey()
@@ -51,7 +51,7 @@ class ContentKey:
     key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no key. The message does not show it."""
+        """Refuse an invalid key. The message does not show it."""
         key: object = self.key
         if not isinstance(key, bytes) or len(key) < _SHORTEST_KEY:
             raise InvalidArgument("key", "...", f"at least {_SHORTEST_KEY} secret bytes", "Use secrets.token_bytes(32)")
@@ -82,10 +82,10 @@ class ContentKey:
 
 @runtime_checkable
 class IdentifiesData(Protocol):
-    """An engine that knows more of its data than that they are the same as before in this process."""
+    """An engine whose data can be identified beyond this process."""
 
     def identity(self, table: str) -> Identity | None:
-        """Return what identifies a table's data; None if nothing outside this process does."""
+        """Return the identity of a table's data; None if it has none outside this process."""
 
 
 @runtime_checkable
@@ -97,7 +97,7 @@ class HashesContent(Protocol):
 
 
 def file_identity(path: Path, *others: Path) -> Identity:
-    """Return what identifies a file, and others beside it which may not exist: where it is, and its last change.
+    """Return the identity of a file, and of files beside it that may not exist: the path and the last change.
 
     The time of the last change of the inode (ctime) cannot be set back, as the time that `touch` writes can.
     """
@@ -109,7 +109,7 @@ def file_identity(path: Path, *others: Path) -> Identity:
 
 @dataclass(slots=True)
 class DataIdentities:
-    """What identifies the tables of an engine, and whether they are still what was read before.
+    """The identities of an engine's tables, and whether the tables have changed since they were read.
 
     Attributes:
         engine: The engine.
@@ -122,19 +122,19 @@ class DataIdentities:
     _read: dict[str, Identity] = field(default_factory=dict, repr=False)
 
     def text(self, names: Iterable[str]) -> str:
-        """Return what identifies the data of some tables, as text for a ledger."""
+        """Return the identity of the data of some tables, as text for a ledger."""
         identify = self._version if self.key is None else self._content
         return json.dumps({name: dict(identify(name)) for name in sorted(names)}, sort_keys=True)
 
     def is_stale(self, names: Iterable[str]) -> bool:
-        """Return whether some of these tables have changed since they were read. Note what is about to be read."""
+        """Return whether any of these tables have changed since they were read, and record their current state."""
         versions = {name: self._version(name) for name in names}
         is_stale = any(self._read.get(name, version) != version for name, version in versions.items())
         self._read.update(versions)
         return is_stale
 
     def forget(self) -> None:
-        """Forget what was read. Data that nothing else identifies count as other data from now on."""
+        """Forget what was read. Data without another identity count as different data from now on."""
         self._in_process = secrets.token_hex(16)
         self._read.clear()
 

@@ -1,9 +1,8 @@
 """DuckDB as the engine: files, Arrow tables and data frames in place, or your own connection.
 
-Files are read as `hush.data` reads them for training. A CSV file or a worksheet is loaded before the first query, by
-`load`: if it is damaged, it is refused there, before anything is charged. Its columns are text. No type is inferred
-from values: a column with bounds is read as numbers, and what is not a number is NULL. A Parquet file is read where it
-is.
+Files are read as `hush.data` reads them for training. A CSV file or a worksheet is loaded by `load` before the first
+query: a damaged file is refused there, before anything is charged. Its columns are text. No type is inferred from
+values: a column with bounds is read as numbers, and what is not a number is NULL. A Parquet file is read where it is.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from hush.data import ParquetFile, TableData, connect, open_table_file, quote_na
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.data_identity import ContentKey, Identity, file_identity
 from hush.sql.engines.engine import EngineFailed, redact_errors
-from hush.sql.engines.frames import with_valid_texts
+from hush.sql.engines.frames import with_text_columns, with_valid_texts
 
 ACCEPTED = (
-    "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB relation "
-    "or connection, a PostgreSQL address or connection, a Spark data frame or session, or an engine or connection of "
+    "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB "
+    "connection, a PostgreSQL address or connection, a Spark data frame or session, or an engine or connection of "
     "SQLAlchemy or ADBC"
 )
 ROW_ID = "hush_row"
@@ -35,6 +34,7 @@ SELECT CASE WHEN NOT t.temporary THEN d.path END, t.schema_name
 FROM duckdb_tables() AS t JOIN duckdb_databases() AS d USING (database_oid) WHERE lower(t.table_name) = lower($1)
 UNION ALL SELECT NULL, v.schema_name FROM duckdb_views() AS v WHERE lower(v.view_name) = lower($1)
 """
+_GUESSING = re.compile(r'"name": "(PANDAS_SCAN|READ_CSV\w*|READ_JSON\w*|READ_NDJSON\w*) *"')
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
@@ -49,8 +49,9 @@ class DuckDBEngine:
 
     Assumes:
         Names and declared types of columns are public: *the caller's duty*. CSV files quote cells that hold quotes,
-        separators or line breaks: *the caller's duty*. Built-in functions of your connection are not redefined, and
-        views of it compare texts byte by byte: *the caller's duty*. Running times, and whether memory suffices, are not
+        separators or line breaks: *the caller's duty*. Built-in functions of your connection are not redefined; views
+        of it compare texts byte by byte, and compute row by row without errors: *the caller's duty*. Types of columns
+        are declared, and not guessed from values: *checked here*. Running times, and whether memory suffices, are not
         hidden: *the caller's duty*.
     """
 
@@ -58,7 +59,8 @@ class DuckDBEngine:
 
     def __init__(self, data: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
         """Register the data. No rows are read."""
-        self._connection = connect() if connection is None else connection
+        self._is_yours = connection is not None
+        self._connection = connection if self._is_yours else connect()
         self._paths: dict[str, Path] = {}
         self._files: dict[str, TableData] = {}  # read into memory by `load`
         self._parquet: dict[str, ParquetFile] = {}
@@ -66,13 +68,13 @@ class DuckDBEngine:
         self._loaded: set[str] = set()
         self._tolerant: set[str] = set()
         self._numbered: set[str] = set()
-        if connection is not None:
+        if self._is_yours:
             self._check_collation()
         for name, table in dict(data or {}).items():
             self._register(name, table)
         assumptions = [line for file in self._files.values() for line in file.file_assumptions]
         self.assumptions: tuple[str, ...] = tuple(dict.fromkeys(assumptions))
-        if connection is None:
+        if not self._is_yours:
             self._lock([str(file.path.resolve()) for file in self._parquet.values()])
 
     def columns(self, table: str) -> dict[str, str]:
@@ -86,6 +88,8 @@ class DuckDBEngine:
             origin = _frame_name(table) if table in self._frames and table in self._numbered else quote_name(table)
             rows = self._connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
             collated = self._collated_columns(table)
+        if table not in self._frames:
+            self._check_types_are_declared(table)
         return {str(row[0]): "VARCHAR COLLATE" if row[0] in collated else str(row[1]) for row in rows}
 
     def row_id(self, table: str) -> tuple[str, str]:
@@ -109,7 +113,7 @@ class DuckDBEngine:
         return "rowid", "BIGINT"
 
     def identity(self, table: str) -> Identity | None:
-        """Return what identifies a file, or a table in a database that is a file; None for data in memory and views."""
+        """Return the identity of a file, or of a table in a database file; None for data in memory and views."""
         path = self._paths.get(table)
         if path is not None:
             return file_identity(path)
@@ -245,7 +249,8 @@ class DuckDBEngine:
             if isinstance(data, (list, tuple, dict)):
                 raise EngineFailed  # DuckDB would read a dictionary as columns of NumPy
             with redact_errors():
-                self._frames[name] = with_valid_texts(data)
+                frame = with_valid_texts(data)
+                self._frames[name] = with_text_columns(frame) if self._is_yours else frame
                 self._connection.register(name, self._frames[name])
         except EngineFailed:
             raise InvalidArgument(
@@ -267,6 +272,19 @@ class DuckDBEngine:
         if collation not in (None, "", "binary", "BINARY"):
             # Two units whose ids are equal under the collation would be bounded as one.
             raise Unsupported("the connection has a default collation", "Reset it, so that units are compared exactly")
+
+    def _check_types_are_declared(self, table: str) -> None:
+        """Refuse what guesses types from values: a data frame that you registered, or a view of a CSV or JSON file.
+
+        One record could decide the type of a column, and so how all others are read, or end each query.
+        """
+        with redact_errors():
+            query = f"EXPLAIN (FORMAT JSON) SELECT * FROM {quote_name(table)}"
+            plan = self._connection.execute(query).fetchall()[0][1]
+        if guess := _GUESSING.search(plan):
+            reads = "data frame" if guess[1] == "PANDAS_SCAN" else "CSV or JSON file"
+            what = f"{table} reads a {reads} whose types are guessed from values: one record could change them all"
+            raise Unsupported(what, f"Pass the {reads} itself, or create a table from it")
 
     def _collated_columns(self, table: str) -> set[str]:
         """Return the columns of a table that are not compared byte by byte."""

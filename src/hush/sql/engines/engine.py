@@ -1,6 +1,6 @@
 """The interface of an engine, and how its errors are redacted.
 
-An engine runs the text of plans on data that stay where they are. `hush.sql.engines.views` calls it. Only exact,
+An engine runs the text of plans on data that stay in place. `hush.sql.engines.views` calls it. Only exact,
 bounded aggregates come back, and noise is added to them in this process.
 """
 
@@ -51,7 +51,7 @@ class Engine(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What guarantees about this engine's data assume."""
+        """The assumptions of guarantees about this engine's data."""
 
     def columns(self, table: str) -> dict[str, str]:
         """Return the declared type of each of a table's columns, without reading values."""

@@ -1,7 +1,8 @@
-"""Data frames and Arrow tables whose texts are all text.
+"""Data frames and Arrow tables whose texts are all text, and whose columns have a type that no value decides.
 
-A text that UTF-8 cannot hold ends each query of its column, or becomes equal to another one: one record would tell that
-it is there, or take the place of another person's. Such texts become missing, before the engine sees them.
+A text that UTF-8 cannot represent would make every query of its column fail, or become equal to another text: one
+record would reveal its presence, or be confused with another person's. Such texts become missing before the engine sees
+them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,30 @@ def with_valid_texts(data: Any) -> Any:
     return _valid_arrow(data, arrow) if arrow is not None and isinstance(data, arrow.Table) else data
 
 
+def with_text_columns(data: Any) -> Any:
+    """Return a pandas data frame whose columns of objects are text, and any other data as they are.
+
+    DuckDB guesses the type of such a column from a sample of its values, unless a connection forbids it. One record
+    could then decide how all others are read, or end each query.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"note": pd.Series([7, b"x", None], dtype=object)})
+    >>> with_text_columns(frame)["note"].tolist()
+    ['7', "b'x'", <NA>]
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(data, pandas.DataFrame):
+        return data
+    changed = data.copy(deep=False)
+    for position, dtype in enumerate(data.dtypes):
+        if getattr(dtype, "hasobject", False):  # of NumPy, not a type of its own
+            column = data.iloc[:, position]
+            pairs = zip(column, column.isna(), strict=True)
+            texts = [None if is_missing else str(value) for value, is_missing in pairs]
+            changed.isetitem(position, pandas.Series(texts, index=data.index, dtype="string[python]"))
+    return changed
+
+
 def _valid_frame(frame: Any) -> Any:
     changed = frame
     for position, dtype in enumerate(frame.dtypes):
@@ -39,7 +64,7 @@ def _valid_frame(frame: Any) -> Any:
 
 
 def _is_valid(value: Any) -> bool:
-    """Return whether a value is no text, or one that UTF-8 can hold."""
+    """Return whether a value is not text, or is text that UTF-8 can represent."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:

@@ -1,4 +1,4 @@
-"""The engine for the data that `hush.table` is given.
+"""Chooses the engine for the data passed to `hush.table`.
 
 `open_engine` looks at the type of ``data`` only:
 
@@ -68,8 +68,9 @@ def _open_in_memory(data: Any, name: str | None, others: Mapping[str, Any]) -> t
 
 def _open_duckdb(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
     """Use a DuckDB connection."""
-    if not hasattr(data, "cursor"):  # a relation, and not a connection
-        return _open_in_memory(data, name, others)
+    if not hasattr(data, "cursor"):  # a relation, which only its own connection can read
+        advice = "Write relation.create_view(NAME), and pass the connection and the name"
+        raise InvalidArgument("data", type(data).__name__, "the connection of the relation", advice)
     table = _required_name(name)
     return DuckDBEngine(others, connection=data), table
 

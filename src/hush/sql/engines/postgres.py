@@ -103,7 +103,7 @@ class PostgresEngine:
         return {str(name): str(declared) for name, declared in rows}
 
     def identity(self, table: str) -> Identity:
-        """Return the server, the database and the table. When rows were changed, PostgreSQL does not say."""
+        """Return the server, the database and the table. PostgreSQL does not report when rows were changed."""
         with self._transaction("READ ONLY") as cursor:
             ((name, oid),) = cursor.execute(_NAMED, [quote_name(table)], prepare=False).fetchall()
         info = self._connection.info

@@ -1,7 +1,7 @@
-"""What differs between databases behind a connection: their catalogs of columns, and settings that change SQL.
+"""The differences between databases behind a connection: their column catalogs, and settings that change SQL.
 
-A declared type is brought to the words of `hush.data.tables.catalog`. Whatever is not listed here is OTHER and cannot
-be used. Timestamps with a time zone are refused, since a session's time zone would decide what they say.
+Declared types are translated to those of `hush.data.tables.catalog`. Whatever is not listed here is OTHER and cannot
+be used. Timestamps with a time zone are refused, since the session's time zone would decide their meaning.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class SessionRules:
         columns: The query for a table's columns; {0} is its quoted name, {1} a text constant of its name.
         declared: The declared type of a column, from a row of that query.
         begin: Statements that begin a transaction which cannot write, where there are any.
-        in_transaction: Whether what was begun is rolled back.
+        in_transaction: Whether the transaction is rolled back.
         settings: Settings that change what a plan's text means. They are fixed while it runs, and restored.
         read_setting: The statement that shows a setting.
-        value_column: Where its value stands in the row that it shows.
+        value_column: The position of its value in the resulting row.
         write_setting: The statement that changes one; {0} is its name and {1} its value.
     """
 

@@ -178,7 +178,7 @@ def _with_distinct_counts(
     """Return groups with the numbers of distinct values, too. A group that only the other query has is dropped.
 
     Both queries use one ranking key, so units are in the same groups, unless the data have changed in between. Even
-    then one unit changes each release in no more groups than it may: blocks of noise have groups of their own.
+    then one unit changes each release in no more groups than it may: blocks of noise have their own groups.
     """
     counts = {release.name: count(plan, release) for release in plan.distinct_counts}
     return [
@@ -197,6 +197,6 @@ def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: byt
 
 
 def _signature(plan: QueryPlan, release: SumRelease) -> tuple[Any, ...]:
-    """Return what a release computes, independent of the numbering of a plan's values."""
+    """Return the computation of a release, independent of the numbering of a plan's values."""
     value: Sequence[Any] = () if release.value is None else (plan.values[release.value],)
     return (release.quantity, release.grid, release.lower, release.upper, *value)

@@ -1,10 +1,10 @@
-"""From the text of a query to the typed tree. What is not on the allow-list is refused.
+"""Translates the text of a query into the typed tree, and refuses everything that is not on the allow-list.
 
 In reading order:
 
 - `query`: `plan_query`, which parses the text and reads the outer query.
 - `shorthand`: short forms of SQL, such as FILTER and GROUP BY ALL, written out.
-- `relations`: FROM, joins, subqueries, UNION ALL; whose rows they are.
+- `relations`: FROM, joins, subqueries and UNION ALL, and the unit of each row.
 - `grouping`: subqueries that aggregate per unit; expressions over groups.
 - `aggregates`: the outer query's aggregates; `grouping_sets`: ROLLUP, CUBE; `released_windows`: windows over groups.
 - `translator`: `Translator`, which applies the rules and checks kinds.

@@ -52,7 +52,7 @@ class AggregateRequests:
         self._unbounded: dict[Expr, Expr] = {}  # columns without declared bounds, by the column with others
 
     def __call__(self, node: exp.Expr) -> Expr | None:
-        """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
+        """Return the reference to an aggregate's statistic; None if the node is not an aggregate."""
         node = plain_aggregate(self._refuse, node)
         rule = _AGGREGATES.get(type(node))
         if rule is None:
@@ -79,7 +79,7 @@ class AggregateRequests:
         return tuple(dict.fromkeys(self._unbounded[column] for column in columns if column in self._unbounded))
 
     def _with_bounds(self, column: Expr) -> Expr:
-        """Return a column with the bounds that were learned for it, if nobody declared any."""
+        """Return a column with its learned bounds, if none are declared."""
         if column.kind not in (ColumnKind.INT, ColumnKind.FLOAT) or column.bounded or column.required:
             return column
         low, high = self._bounds.get(column, WIDEST_BOUNDS)
@@ -253,7 +253,7 @@ def _paired(kind: str, sample: bool = False) -> Callable[[AggregateRequests, Any
 
 
 def _unless_missing(value: Expr, other: Expr) -> Expr:
-    """Return a value where the other one is there as well."""
+    """Return a value, or NULL where the other one is missing."""
     branches = (Expr("is_null", ColumnKind.BOOL, (other,)), NULL, value)
     return Expr("case", ColumnKind.FLOAT, branches, low=value.low, high=value.high)
 

@@ -1,7 +1,7 @@
 """Subqueries that aggregate each unit's rows, and expressions over groups.
 
 A subquery such as SELECT user, SUM(x) ... GROUP BY user has one row per unit, or a few, and its rows still belong to
-units. One that aggregates over units is refused: its rows would belong to nobody, and their change could not be
+units. One that aggregates over units is refused: its rows would belong to no unit, so their change could not be
 bounded.
 
 `Grouping` serves both such subqueries and the outer query. It translates an expression over groups: keys become
@@ -281,6 +281,8 @@ def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = translate(node.this)
+        if inner.kind is ColumnKind.BOOL:  # PostgreSQL has no extremes of truth values
+            return Expr("any_of" if op == "max_of" else "all_of", ColumnKind.BOOL, (inner,))
         return replace(inner, op=op, args=(inner,), value=None, unit=False, owner_key="", required=False)
 
     return rule

@@ -3,7 +3,7 @@
 `plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `reader`,
 expressions over rows to `translator`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
 objects (`aggregates`), from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks
-at data, and nothing of the text survives except its constants and the names of the answer's columns.
+at data, and only constants and the names of the answer's columns are kept from the text.
 """
 
 from __future__ import annotations

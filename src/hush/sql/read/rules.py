@@ -1,4 +1,4 @@
-"""The allow-list: which nodes may occur in an expression, and the rule that translates each.
+"""The allow-list: the nodes that may occur in an expression, and the rule that translates each.
 
 Importing this module fills `RULES` and `PARTS` of `hush.sql.read.translator`. To support another function, add its rule
 here, its text to `hush.sql.write.dialects`, and, if it may follow the release, its value to

@@ -1,4 +1,4 @@
-"""Forms of SQL that stand for longer ones, which the other modules read.
+"""Rewrites short forms of SQL as the longer forms that the other modules read.
 
 | written | read as |
 |---|---|
@@ -63,7 +63,7 @@ def expand(select: exp.Select, dialect: str) -> None:
 
 
 def _expand_group_by_all(select: exp.Select) -> None:
-    """Name the columns that GROUP BY ALL stands for. Constants are no keys."""
+    """Name the columns that GROUP BY ALL stands for. Constants are not keys."""
     clause = select.args.get("group")
     if clause is None or clause.args.get("all") is not True:
         return

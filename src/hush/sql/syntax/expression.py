@@ -58,6 +58,11 @@ class Expr:
         """Whether both bounds are finite."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
+    @property
+    def source(self) -> tuple[Any, ...]:
+        """What tells a column, or a text that is read as a number, from others, whatever its bounds."""
+        return self.op, self.value, self.args
+
     def weight(self) -> int:
         """Return a bound on the length of the SQL text, in nodes. Guards write some operands several times."""
         return (1 + sum(operand.weight() for operand in self.args)) * _REPEATS.get(self.op, 1)

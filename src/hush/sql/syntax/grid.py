@@ -1,4 +1,4 @@
-"""The fixed-point grid on which engines add up values.
+"""The fixed-point grid on which engines sum values.
 
 Sums of floating-point numbers depend on the order of the rows, and one unit's rows can change that order for all others
 (Casacuberta et al. 2022). Sums of integers do not. Each row's value is therefore clamped, divided by a power of two and

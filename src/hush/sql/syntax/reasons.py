@@ -1,7 +1,8 @@
 """Why hush refuses a part of a query, and what to write instead.
 
-The allow-list (`hush.sql.read.rules`) decides what is refused: everything without a rule. This module only explains.
-Each reason is a tuple: what is wrong, then advice. `hush.sql.syntax.refusal.Refuser` adds the line and the column.
+The allow-list (`hush.sql.read.rules`) decides what is refused: everything without a rule. This module only explains
+refusals. Each reason is a tuple: the problem, then advice. `hush.sql.syntax.refusal.Refuser` adds the line and the
+column.
 """
 
 from __future__ import annotations

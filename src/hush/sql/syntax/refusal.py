@@ -1,4 +1,4 @@
-"""Refusals of a query, with the line and the column where the refused part stands."""
+"""Refusals of a query, with the line and column of the refused part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QueryRefused(Unsupported):
 
 
 class Refuser:
-    """Makes refusals for one query. It keeps the query's text to find where a node of the parser's tree stands.
+    """Makes refusals for one query. It keeps the query's text, to locate nodes of the parser's tree.
 
     >>> from sqlglot import parse_one
     >>> text = "SELECT a FROM t"
@@ -52,7 +52,7 @@ class Refuser:
         return QueryRefused(*((0, 0) if start is None else self._line_and_column(start)), what, *advice)
 
     def unless_written(self, node: exp.Expr, expression: Expr) -> None:
-        """Refuse an operation that the engine cannot compute whatever the row is."""
+        """Refuse an operation that the engine cannot compute for every possible row."""
         for part in (expression, *expression.args):
             if self._writes is not None and not self._writes(part):
                 what = f"{part.op.upper()} of {part.kind.value} values is not supported on {self._engine}"
@@ -61,11 +61,11 @@ class Refuser:
                 raise self(node, what, advice)
 
     def at(self, offset: int, what: str, *advice: str) -> QueryRefused:
-        """Return the refusal of what stands at an offset in the text, for the caller to raise."""
+        """Return the refusal of the part at an offset in the text, for the caller to raise."""
         return QueryRefused(*self._line_and_column(offset), what, *advice)
 
     def unless_only(self, node: exp.Expr, *allowed: str) -> None:
-        """Refuse a node with any part but these. A part that hush ignored would change what the query means."""
+        """Refuse a node with any part but these. Ignoring a part would change the meaning of the query."""
         for name, part in node.args.items():
             if name not in allowed and part not in (None, False, []):
                 first = part[0] if isinstance(part, list) else part

@@ -124,7 +124,7 @@ class QueryRelation:
     """A body with its columns and its unit.
 
     Attributes:
-        body: How the rows come about.
+        body: How the rows are computed.
         fields: The columns.
         units: How many columns (u0, u1) identify the unit: 0 for a public relation, 2 for a user within a window.
         id_kind: Whether units are integers or texts; None if each row is a unit, or if the relation is public. Units of
@@ -147,7 +147,7 @@ class QueryRelation:
 # Equal only if identical: comparing the relations that it reads could take exponential time.
 @dataclass(frozen=True, slots=True, eq=False)
 class NestedQuery:
-    """What a subquery in a condition reads. It is the value of an expression whose last operand is its WHERE.
+    """The data that a subquery in a condition reads. It is the value of an expression whose last operand is its WHERE.
 
     Attributes:
         origin: Its FROM clause.

@@ -1,4 +1,4 @@
-"""What a query has to release with noise, and how its aggregates follow from that.
+"""The numbers that a query releases with noise, and how its aggregates follow from them.
 
 The engine computes one integer per group for each `SumRelease`, and the leaf counts of each `LeafCounts`. Noise is
 added to these and to nothing else. A `QueryStatistic` is an aggregate of the query as a function of the noisy numbers.
@@ -18,7 +18,7 @@ from hush.sql.syntax.grid import grid_for, on_grid
 
 
 class Quantity(StrEnum):
-    """What is added up over units."""
+    """The quantity that is summed over units."""
 
     ROWS = "rows"
     VALUES = "values"
@@ -36,12 +36,12 @@ class SumRelease:
     Adding or removing a unit changes the number in at most the plan's ``groups_per_unit`` groups, each time by an
     integer in that range. A unit without rows in a group contributes 0, which is in the range.
 
-    The number of distinct values is no sum over units: several units may have the same value. But the values that
+    The number of distinct values is not a sum over units: several units may have the same value. But the values that
     count are a union of at most ``upper`` values of each unit, so one unit adds 0 to ``upper`` values to it.
 
     Attributes:
         name: Its column in the engine's result.
-        quantity: What is added up.
+        quantity: The quantity that is summed.
         value: The index of the plan's value that is added up or counted.
         lower: The smallest contribution of a unit to a group, in steps of the grid.
         upper: The largest contribution of a unit to a group, in steps of the grid.
@@ -87,7 +87,8 @@ class QueryStatistic:
     """An aggregate of the query, as a function of releases.
 
     Attributes:
-        kind: count, sum, shared sum, mean, variance, stddev, covariance, correlation, slope or quantile.
+        kind: count, sum, shared sum, mean, variance, stddev, covariance, correlation, slope or quantile; unknown for
+            what is missing, because nothing is known of the bounds it would be computed with.
         parts: The releases it is computed from; none for a quantile.
         bounds: The range of a row's value; for two values, that of their product.
         probability: For a quantile, its level.
@@ -105,12 +106,14 @@ class QueryStatistic:
     name: str = ""
 
     def value(self, released: Mapping[str, float]) -> float | None:
-        """Return the aggregate from released numbers, in steps of their grids. Every count and sum has a value.
+        """Return the aggregate from released numbers, in steps of their grids. Every known count and sum has a value.
 
         A count is an integer.
         """
         if self.kind == "quantile":
             return released.get(self.name)
+        if self.kind == "unknown":
+            return None
         return _FORMULAS[self.kind](self, [released[part.name] for part in self.parts])
 
 

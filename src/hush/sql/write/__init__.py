@@ -1,4 +1,4 @@
-"""From the typed tree to SQL that an engine runs.
+"""Translates the typed tree into SQL for an engine.
 
 In reading order:
 

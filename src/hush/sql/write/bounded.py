@@ -1,4 +1,4 @@
-"""The text of a plan: each unit's contribution is bounded in the query that the engine runs (Wilson et al. 2020).
+"""The SQL of a plan: the query that the engine runs bounds each unit's contribution (Wilson et al. 2020).
 
 The query is a chain of common table expressions:
 
@@ -135,7 +135,7 @@ def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release:
     """Return the query for the distinct values of each group, among at most ``release.upper`` values of each unit.
 
     Which values of a unit count is a function of that unit's values alone: the hash has the unit, so that units do not
-    all choose the same ones, and the value breaks ties. What other units contribute stays as it was.
+    all choose the same ones, and the value breaks ties. Contributions of other units do not change.
     """
     units, keys, index = _unit_names(plan), _key_names(plan), release.value or 0
     value = normalised_key(f"v{index}", plan.values[index].kind, dialect)

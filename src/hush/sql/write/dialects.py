@@ -81,7 +81,7 @@ _COMMON = {
     "THEN TRY_CAST({0} AS DATE) END)",
 }
 _DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute")
-# What is no operation of a query: constants, columns of tables, and steps of a plan.
+# Templates that are not operations of a query: constants, columns of tables, and steps of a plan.
 _PLUMBING = {
     "date_literal": "DATE '{0}'",
     "time_literal": "[time] '{0}'",
@@ -201,7 +201,7 @@ class Dialect:
         escapes: How characters of a text constant are written.
         upper_names: Whether names of tables are in capital letters unless they are quoted.
         unordered: The kinds of values that LEAST and GREATEST do not take.
-        missing: Operations whose form nobody has written for this engine.
+        missing: Operations that are not implemented for this engine.
         templates: How each operation is written.
 
     >>> [DIALECTS[name].constant("it's", ColumnKind.TEXT) for name in ("duckdb", "spark")]

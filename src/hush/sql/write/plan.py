@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from hush.data.tables.catalog import ColumnKind
 from hush.errors import InvalidArgument
-from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.expression import Expr, summed_columns
 from hush.sql.syntax.output import Order, evaluate, sort_key
 from hush.sql.syntax.relation import Origin, Scan, from_items_of
 from hush.sql.syntax.releases import LeafCounts, Quantity, QueryStatistic, SumRelease
@@ -24,6 +24,8 @@ from hush.sql.syntax.windows import Released, ReleasedWindow, window_values, win
 from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
 from hush.sql.write.extremes import extremes_query
+
+_ADDED_UP = (Quantity.SUM, Quantity.CENTRED, Quantity.SQUARES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ class QueryPlan:
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
             release then sum, over all groups, to at most that release's sensitivity.
         units: How many columns identify a unit: 2 for a user within a window.
-        undeclared: The columns that aggregates compute with, and whose bounds nobody declared.
+        undeclared: The columns that aggregates compute with, and whose bounds are undeclared.
     """
 
     origin: Origin
@@ -145,6 +147,25 @@ class QueryPlan:
         """The table that all rows come from, or None for joins and subqueries."""
         body = self.origin.first.relation.body
         return body.table if isinstance(body, Scan) and not self.origin.joins else None
+
+    def without(self, columns: Collection[Expr]) -> QueryPlan:
+        """Return the same plan, in whose answer all aggregates that compute with these columns are missing."""
+        sources = {column.source for column in columns}
+        statistics = [
+            replace(statistic, kind="unknown")
+            if sources.intersection(column.source for column in self.columns_added_up(statistic))
+            else statistic
+            for statistic in self.statistics
+        ]
+        return replace(self, statistics=tuple(statistics))
+
+    def columns_added_up(self, statistic: QueryStatistic | None = None) -> list[Expr]:
+        """Return the columns that an aggregate, or any of them, adds up or orders, with their bounds."""
+        releases = self.releases if statistic is None else statistic.parts
+        trees = self.trees if statistic is None else () if statistic.tree is None else (self.trees[statistic.tree],)
+        added_up = [release.value for release in releases if release.quantity in _ADDED_UP]
+        indices = dict.fromkeys([*added_up, *(tree.value for tree in trees)])
+        return [column for index in indices if index is not None for column in summed_columns(self.values[index])]
 
     def sql(self, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)) -> str:
         """Return the whole query: one row per group, exact and bounded. `groups` reads its result.
@@ -214,8 +235,8 @@ class QueryPlan:
     def fingerprint(self) -> str:
         """Return a hash of what the groups depend on, besides the releases: origin, keys and limits.
 
-        The text of the query without releases says all of that, and is linear in the query. A repr of the origin would
-        write a common table expression again wherever the query names it.
+        The text of the query without releases contains all of that, and its length is linear in the query. A repr of
+        the origin would write a common table expression again wherever the query names it.
         """
         rows = replace(self, values=(), releases=(), trees=())
         text = bounded.groups_query(rows, dialect_named("duckdb"), "")

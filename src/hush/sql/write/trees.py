@@ -57,7 +57,9 @@ class GroupCells:
         self._cells = TreeCells(members, np.concatenate([empty, *cells]), np.concatenate([empty, *amounts]))
 
     def released(self, groups: Sequence[Keys], noise: NoisePlan, source: RandomSource) -> NoisyTrees:
-        """Return a noisy tree for each group. One without values has a tree of noise: that it has none must not show.
+        """Return a noisy tree for each group.
+
+        A group without values gets a tree of pure noise, so that its lack of values does not show.
 
         Args:
             groups: The keys of the groups.

@@ -1,6 +1,6 @@
-"""How BigQuery, Snowflake, Databricks, MySQL and MariaDB write what a plan needs: data for `hush.sql.write.dialects`.
+"""The SQL dialects of BigQuery, Snowflake, Databricks, MySQL and MariaDB: data for `hush.sql.write.dialects`.
 
-No account of a warehouse is at hand where hush is tested, so their text relies on as little as possible:
+hush's tests have no account with any of the warehouses, so the generated SQL relies on as little as possible:
 
 - **Arithmetic never leaves the range of doubles.** Every result stops at 1e101 (`_limited`), so no operation can
   overflow, whether or not the engine raises then. Numbers beyond 1e100 count as missing where they are released.
@@ -8,7 +8,7 @@ No account of a warehouse is at hand where hush is tested, so their text relies 
 - **Text has a largest length**, so that joining texts cannot exceed the limit of an engine. What is longer is cut.
   Units are hashed with SHA-256 instead, so that long ids stay distinct.
 - **Sums cannot overflow.** They are computed in decimals of 38 digits or more. Those of Databricks are NULL if they do.
-- **Settings of a session do not matter** for dates and for quoting, as far as the text can say what it means.
+- **Settings of a session do not matter** for dates and for quoting, as far as the text itself can fix their meaning.
 """
 
 from __future__ import annotations

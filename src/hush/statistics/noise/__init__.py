@@ -1,11 +1,11 @@
-"""From exact totals to released ones, for the packages of hush that compute totals: arrays, SQL, estimators and data.
+"""Turns exact totals into released ones, for everything that computes totals: arrays, SQL, estimators and data.
 
-Nothing here is public: `hush.statistics` and `hush.sql` are what you call. In reading order:
+Nothing here is public: call `hush.statistics` or `hush.sql` instead. In reading order:
 
 - `release`: noise on blocks of integer totals. `plan_noise` calibrates it to a budget (of the kind `NoiseKind`), and
   `plan_gaussian` takes a noise multiplier. Both return a `NoisePlan`, which adds the noise.
-- `selection`: which groups to reveal if they are not public. `SelectionPlan` is a `Selection` with its numbers, and
-  `plan_threshold` makes one from a noise multiplier.
+- `selection`: chooses the groups to reveal if they are not public. `SelectionPlan` is a `Selection` with its numbers,
+  and `plan_threshold` makes one from a noise multiplier.
 - `budget_split`: one budget for both. `plan_release` returns a `ReleasePlan`, and `claim` the guarantee of a cost.
 - `levels`: contribution limits from noisy counts of units. `choose_limit` returns a `ChosenLimit`, and `highest_level`
   is the search that limits and bounds share.

@@ -43,7 +43,7 @@ class ReleasePlan:
         noise: The noise on the totals.
         selection: How groups are selected; None if they are public.
         epsilon: The epsilon of both together.
-        delta: The delta that was asked for. The plan may need less: see ``spent_delta``.
+        delta: The requested delta. The plan may need less: see ``spent_delta``.
     """
 
     noise: CalibratedPlan
@@ -86,7 +86,7 @@ class ReleasePlan:
         Args:
             source: The source of the randomness; a test source becomes an assumption.
             unit: The privacy unit.
-            method: What the noise is added to, in words.
+            method: The quantity that the noise is added to, in words.
             assumptions: Further assumptions of the caller.
         """
         described = f"{self.noise.kind} noise on {method}"
@@ -129,6 +129,7 @@ def plan_release(
     References:
         `plan_noise` and `hush.statistics.noise.selection`; basic composition of both.
     """
+    # With a limit in total, blocks already cover all groups, so noise must not grow with their number.
     noisy_groups = groups_per_unit if groups_per_block is None else groups_per_block
     if public_groups:
         plan = plan_noise(blocks, groups_per_unit=noisy_groups, epsilon=epsilon, delta=delta, noise=noise)
@@ -177,7 +178,7 @@ def claim(
     """Return the guarantee of a release under add-or-remove, and its event; both state what they assume.
 
     Args:
-        event: What the release costs.
+        event: The cost of the release.
         epsilon: The epsilon of the guarantee.
         delta: The delta of the guarantee.
         method: How the release was made, in words.

@@ -1,4 +1,4 @@
-"""The result type of the statistics: a value, its confidence interval, and what the release costs."""
+"""The result type of the statistics: a value, its confidence interval, and the cost of the release."""
 
 from __future__ import annotations
 

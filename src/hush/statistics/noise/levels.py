@@ -1,7 +1,7 @@
 """Limits on contributions, chosen privately from counts of units by powers of two.
 
 How many rows may one unit add to an answer? A limit far below what units hold leaves most of the data out; a limit far
-above it drowns the answer in noise. Both errors are about equal where roughly 1/epsilon units hold more than the limit
+above makes the answer too noisy. Both errors are about equal where roughly 1/epsilon units hold more than the limit
 (Amin, Kulesza, Muñoz Medina & Vassilvitskii 2019, section 3). To find that place, units are counted by *level*: a unit
 that holds x is in level ceil(log2 x), so level j has the units with 2^(j-1) < x <= 2^j. A unit is in one level only.
 The counts of all levels together are therefore one histogram of sensitivity 1, and a small epsilon pays for it.
@@ -14,18 +14,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush.statistics.noise.tails import laplace_tail, reach
+
 NUM_LEVELS = 25  # the last level has everything above 2^23
 _FALSE_ALARM = 1e-3  # the chance that noise alone makes some empty level look occupied
+_WIDTHS = (1, 2, 4, 8)  # of neighbouring levels that are looked at together: units may be spread over several
 _WINDOW = 2  # two levels that look empty, a factor of 4, end the search
 _DEVIATIONS = 1.5  # how many standard deviations of noise a window must reach for the search to go on
 # The limit is doubled once more if the next level probably holds more units than this, in noise scales. With a tenth of
 # epsilon for the counts, that is 3 / epsilon: a unit there lacks a third of the limit on average, so three of them bias
 # a count as much as doubling its noise would add.
 _WORTH_A_STEP = 0.3
+# Where no level stands out, each one higher must hold more units by so many noise scales, and up to three neighbours
+# are looked at together. Too high a limit is far worse than one that is too low: noise grows with it without an end.
+_DOUBT, _GUESSED_WIDTHS = 0.4, (1, 2, 3)
 _NUMBERS = 200  # of units, for which a level is tried
 # In standard deviations, what 95 % of the draws of one Laplace variable are within. Of sums, it is less: down to 1.96.
 _WITHIN = math.log(20) / math.sqrt(2)
@@ -67,8 +74,7 @@ def choose_limit(noisy_counts: NDArray[np.int64], scale: float, largest: int | N
         largest: No limit is larger than this; None if any may be chosen.
     """
     level = highest_level(noisy_counts, scale)
-    # In a small table no level stands above the noise. The fullest one is then the best guess.
-    level = _extended(noisy_counts, scale, int(np.argmax(noisy_counts))) if level is None else level
+    level = _guessed_level(noisy_counts, scale) if level is None else level
     level = level if largest is None else min(level, largest.bit_length() - 1)
     above, limit = noisy_counts[level + 1 :], 2**level
     # A unit in level j holds 0.75 * 2^j on average, if numbers spread evenly over the level.
@@ -93,19 +99,48 @@ def choose_limit(noisy_counts: NDArray[np.int64], scale: float, largest: int | N
 def highest_level(noisy_counts: NDArray[np.int64], scale: float, false_alarm: float = _FALSE_ALARM) -> int | None:
     """Return the level that has few units above it; None if no level stands above the noise.
 
-    The search starts at the highest level that noise alone would hardly explain, and goes up while the next two levels
-    together look occupied. It ends one level higher if that level probably holds units that noise hides. A wrong turn
-    costs a factor of two to eight, not a limit in the millions.
+    The search starts at the highest level that noise alone would hardly explain, by itself or with its neighbours, and
+    goes up while the next two levels together look occupied. It ends one level higher if that level probably holds
+    units that noise hides. An error then costs a factor of two to eight, not a limit in the millions.
 
     Args:
         noisy_counts: As for `choose_limit`.
         scale: As for `choose_limit`.
         false_alarm: The chance that noise alone makes some empty level stand above it.
     """
-    # One of n Laplace variables exceeds s ln(n / (2 p)) with probability at most p (union bound).
-    clearly_occupied = scale * math.log(len(noisy_counts) / (2 * false_alarm))
-    occupied = np.flatnonzero(noisy_counts > clearly_occupied)
-    return _extended(noisy_counts, scale, int(occupied[-1])) if len(occupied) else None
+    tops = []
+    for width in _WIDTHS:
+        sums = np.convolve(noisy_counts, np.ones(width), "valid")
+        occupied = np.flatnonzero(sums > scale * _threshold(width, len(sums), false_alarm / len(_WIDTHS)))
+        tops += [_fullest(noisy_counts, int(occupied[-1]), width)] if len(occupied) else []
+    return _extended(noisy_counts, scale, max(tops)) if tops else None
+
+
+@lru_cache(maxsize=64)
+def _threshold(width: int, num_sums: int, false_alarm: float) -> float:
+    """Return what none of several sums of Laplace variables of scale 1 exceeds, but with this probability at most.
+
+    It is a union bound. One variable exceeds t with probability exp(-t) / 2.
+    """
+    if width == 1:
+        return math.log(num_sums / (2 * false_alarm))
+    return reach(laplace_tail, np.ones(width), 2 * false_alarm / num_sums)
+
+
+def _fullest(noisy_counts: NDArray[np.int64], first: int, width: int) -> int:
+    """Return the fullest of some neighbouring levels."""
+    return first + int(np.argmax(noisy_counts[first : first + width]))
+
+
+def _guessed_level(noisy_counts: NDArray[np.int64], scale: float) -> int:
+    """Return the level where units of a small table probably are, in which no level stands above the noise."""
+    guesses = []
+    for width in _GUESSED_WIDTHS:
+        sums = np.convolve(noisy_counts, np.ones(width), "valid") / math.sqrt(width)
+        scores = sums - _DOUBT * scale * np.arange(len(sums))
+        first = int(np.argmax(scores))
+        guesses.append((float(scores[first]), _fullest(noisy_counts, first, width)))
+    return _extended(noisy_counts, scale, max(guesses)[1])
 
 
 def _extended(noisy_counts: NDArray[np.int64], scale: float, level: int) -> int:
@@ -125,7 +160,7 @@ def _extended(noisy_counts: NDArray[np.int64], scale: float, level: int) -> int:
 
 
 def weighted_sum(noisy_counts: NDArray[np.int64], scale: float, weights: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a weighted sum of noisy counts, at least 0, and what its noise stays within with 95 % confidence."""
+    """Return a weighted sum of noisy counts, at least 0, and a bound on its noise with 95 % confidence."""
     return max(0.0, float(noisy_counts @ weights)), _WITHIN * _deviation(scale, weights)
 
 

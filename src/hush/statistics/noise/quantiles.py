@@ -10,7 +10,7 @@ suppose that no test rejects a node of the true path. By induction, the walk is 
 left: on the path, the true child is not rejected, so the walk enters it or one further left. The end is the lower edge
 of the walk's cell, so it is at most x. The tests of the true path alone have to be counted, two on each level, and
 their error probabilities add up to half of what the interval may miss. Nothing is assumed about other nodes, so the
-walk may choose what to look at, and it looks at 16 new nodes on each level. The upper end is the same in a mirror.
+walk may choose what to look at, and it looks at 16 new nodes on each level. The upper end is found symmetrically.
 
 **The first test: a weighted sum.** Within a node u with lower edge l, D(e) = D(l) + (rows of u before e), and the rows
 of u before e are w (children before e) + (1 - w) (u - children behind e), for any w. The test takes the w with the
@@ -21,8 +21,8 @@ is at most the level's share.
 together. Let T be the largest noisy count among v's siblings behind it, less (1 - q) times the noisy root. With
 S = Z - (1 - q) Z_0, the noise of a node and of the root, P(T > t) <= sum_i P(S > t + m - x_i) for the exact counts x_i
 of at most 15 siblings. The tail of S is convex on the positive side, so the bound is largest if one of them has all m
-rows: P(S > t) + 14 P(S > t + m). A lower limit of m comes from the root, at a share of its own. This test finds data
-that are concentrated in few nodes, among many empty ones whose noise would drown them in a sum.
+rows: P(S > t) + 14 P(S > t + m). A lower limit of m comes from the root, with its own share of the error. This test
+finds data that are concentrated in few nodes, among many empty ones whose noise would drown them in a sum.
 
 References: Hay et al. 2010 (combining parents and children); Drechsler et al. 2022 (intervals for medians by inversion
 of a noisy distribution function). The walk and the second test are our own.
@@ -44,7 +44,7 @@ _ROOT_SHARE = 0.03
 _SUM_SHARES = (0.30, 0.12, 0.05, 0.02)
 _LARGEST_SHARES = (0.18, 0.14, 0.10, 0.06)
 _ROUNDING = (BRANCHING * HEIGHT + 1) / min(LEVEL_UNITS)  # each of a test's noises is rounded, by a unit at most
-_LIKELY = 1.2  # times the scale of a sum is no evidence: its tail is not even computed
+_LIKELY = 1.2  # times the scale of a sum is not evidence: its tail is not even computed
 _BISECTIONS = 40
 _CHILDREN = np.arange(BRANCHING)
 
@@ -60,7 +60,9 @@ def tree_quantiles(
         confidence: The probability with which an interval contains the quantile of the exact counts, up to its cell.
         bounds: The range that the cells divide.
     """
+    # Both ends may miss, so each gets half of the error.
     wrong = (1 - confidence) / 2
+    # The upper end is the lower end of the mirrored trees, at the mirrored level.
     low = _first_cell(trees, level, wrong).astype(np.float64)
     high = CELLS - _first_cell(_Mirrored(trees), 1 - level, wrong).astype(np.float64)
     position = np.clip(_position(trees, level), low, np.maximum(low, high))
@@ -174,14 +176,17 @@ def _first_cell(trees: CountedNodes, level: float, wrong: float) -> Integers:
     roots = trees.roots()
     walk = _start(roots, level)
     root_reach = reach(trees.plan.tail, [trees.scales[0]], 2 * wrong * _ROOT_SHARE)
+    # m of the second test: a lower limit of the rows behind the quantile.
     fewest = (1 - level) * np.maximum(roots - root_reach - _ROUNDING, 0.0)
     for depth in range(HEIGHT):
         children = trees.counts(depth, np.arange(len(roots)), walk.nodes)
+        # Each test spends its own share of the error, so a union bound covers all of them.
         rejected = _is_sum_too_small(trees, depth, walk, children, wrong * _SUM_SHARES[depth])
         pair = [trees.scales[depth + 1], (1 - level) * trees.scales[0]]
         bound = _quantile(trees, pair, fewest, wrong * _LARGEST_SHARES[depth])
         largest = np.maximum.accumulate(children[:, ::-1], axis=1)[:, -2::-1]  # among the children behind each
         rejected[:, :-1] |= largest > ((1 - level) * roots + bound + _ROUNDING)[:, None]
+        # The leftmost child that no test rejects. False sorts before True.
         child = np.where(rejected.all(axis=1), BRANCHING - 1, np.argmin(rejected, axis=1))
         _descend(walk, child, children, trees.scales[depth], trees.scales[depth + 1])
     return walk.nodes
@@ -200,9 +205,11 @@ def _is_sum_too_small(
     sums = np.cumsum(children, axis=1)
     estimate = walk.base[:, None] + of_node * walk.counts[:, None] + w * sums - (1 - w) * (sums[:, -1:] - sums)
     size = -estimate - _ROUNDING
+    # Variances of independent noise add up. This is the deviation up to a constant, enough for a first check.
     squares = (walk.numbers * walk.scales**2).sum(axis=1)[:, None] + (of_node * outer) ** 2
     deviation = np.sqrt(squares + inner**2 * (before * w**2 + behind * (1 - w) ** 2))
     rejected = np.zeros(children.shape, dtype=np.bool_)
+    # Tails are costly. Where the estimate is within the noise, no tail could reject.
     rows, columns = np.nonzero(size > _LIKELY * deviation)
     w, of_node = w[rows, columns], of_node[rows, columns]
     scales = np.column_stack([walk.scales[rows], np.abs(of_node) * outer, w * inner, (1 - w) * inner])
@@ -215,6 +222,7 @@ def _sum_tail(plan: NoisePlan, scales: Floats, numbers: Floats, size: Floats) ->
     """Return a bound on P(sum > size) for sums of noise with these scales, so many of each."""
     if isinstance(plan.noise, LaplaceNoise):
         return laplace_sum_tail(scales, numbers, size)
+    # One side of a symmetric law. n equal Gaussian terms are one of sqrt(n) times the scale.
     return 0.5 * gaussian_tail(np.sqrt(numbers) * scales, size)
 
 
@@ -242,6 +250,7 @@ def _quantile(trees: CountedNodes, scales: list[float], fewest: Floats, wrong: f
     low, high = np.zeros(len(fewest)), np.full(len(fewest), 800.0 * sum(scales))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
+        # Bisection keeps the end at which the bound holds.
         is_enough = tail(middle) + (BRANCHING - 2) * tail(middle + fewest) <= wrong
         low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
     return high

@@ -1,8 +1,8 @@
-r"""The noise layer: exact, bounded integer totals in; noisy totals, their noise scales and their event out.
+r"""The noise layer: turns exact, bounded integer totals into noisy totals, with their noise scales and event.
 
-This is the last step before anything leaves. Whoever has totals of groups, and a bound on what one privacy unit adds
-to them, can release them here, wherever the totals were computed: on arrays (`hush.statistics`), by a database engine
-(`hush.sql`), or by an estimator.
+This is the last step before anything is released. Any code that has totals of groups, and a bound on what one privacy
+unit adds to them, can release them here, wherever the totals were computed: on arrays (`hush.statistics`), by a
+database engine (`hush.sql`), or by an estimator.
 
 Totals are columns of integers, with one row per group. A `Block` is a set of columns with a joint bound on what one
 unit adds to them in one group; a unit is in at most ``groups_per_unit`` groups. Within one release,
@@ -15,7 +15,7 @@ unit adds to them in one group; a unit is in at most ``groups_per_unit`` groups.
 
 Counts get discrete Laplace noise. All other noise is the floor of a real random variable, sampled exactly, on a grid
 that is refined where the noise is small. A total plus rounded noise is a function of the total plus the real variable,
-so the mechanism's theorem holds as it stands. Data are rounded before they are clamped, so the sensitivity is an exact
+so the mechanism's theorem applies unchanged. Data are rounded before they are clamped, so the sensitivity is an exact
 integer, and rounding adds nothing to it.
 
 References: Dwork, McSherry, Nissim & Smith 2006; Balle & Wang 2018; Ghosh, Roughgarden & Sundararajan 2009; Casacuberta
@@ -42,7 +42,7 @@ _ROUND_UP = 1 + 2.0**-50  # covers the relative error of a few floating-point op
 
 @dataclass(frozen=True, slots=True)
 class LaplaceNoise:
-    """Laplace noise: pure epsilon. The better choice if a unit is in few groups.
+    """Laplace noise, for pure epsilon. It is the better choice if a unit is in few groups.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import count
@@ -54,7 +54,7 @@ class LaplaceNoise:
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Gaussian noise: needs a delta. The better choice if a unit is in many groups or columns.
+    """Gaussian noise, which needs a delta. It is the better choice if a unit is in many groups or columns.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import count
@@ -112,7 +112,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """The noise that totals get, fixed before anyone looks at them.
+    """The noise on totals, fixed before anyone looks at them.
 
     `plan_noise` makes one for a budget, and `plan_gaussian` one for a noise multiplier.
 
@@ -127,7 +127,7 @@ class NoisePlan:
         noise: The kind of noise.
         blocks: The blocks of columns, in the order of the columns.
         block_scales: For each block, the Laplace scale or the standard deviation, in units of the totals.
-        event: What releasing the totals costs.
+        event: The cost of releasing the totals.
     """
 
     noise: NoiseKind
@@ -182,7 +182,7 @@ class NoisePlan:
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPlan(NoisePlan):
-    """The noise that totals get for a budget; `plan_noise` makes one.
+    """The noise on totals for a given budget; `plan_noise` makes one.
 
     Attributes:
         epsilon: The epsilon that the plan was made for.

@@ -1,6 +1,6 @@
 r"""Group selection (partition selection): which of the groups in the data may be revealed.
 
-If the list of groups is not public, its mere contents reveal information about the data. So each group is revealed at
+If the list of groups is not public, the list itself reveals information about the data. So each group is revealed at
 random, or not, depending on n, its number of units after contributions were bounded. A group without units is never
 revealed. Adding a unit creates at most L0 = ``groups_per_unit`` groups with n = 1, each revealed with probability at
 most delta' = 1 - (1 - delta)^(1 / L0), and adds one to the n of groups that other units are in.
@@ -61,7 +61,7 @@ class Selection(ABC):
 
     @staticmethod
     def gaussian_threshold() -> Selection:
-        """Return the same with Gaussian noise, for units that are in many groups. Half of delta is for the noise."""
+        """Return the threshold method with Gaussian noise, for units in many groups. Half of delta is for the noise."""
         return GaussianThreshold()
 
     def plan(self, *, groups_per_unit: int, epsilon: float, delta: float) -> SelectionPlan:
@@ -108,7 +108,7 @@ class SelectionPlan(ABC):
     """A selection with its numbers.
 
     Attributes:
-        event: What the selection costs.
+        event: The cost of the selection.
     """
 
     event: Event

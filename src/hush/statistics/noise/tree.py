@@ -1,11 +1,11 @@
 r"""Trees of noisy counts over a range of numbers, one for each group: any number of quantiles for one charge.
 
 The range is cut into 16^4 cells. The root of a tree counts all rows; it has 16 children, and so on for four levels, the
-last of which are the cells. A row counts in one node on each of five levels. Each node gets noise of its own. Less of
-it falls on the upper levels, where an error moves a quantile further: a row counts with a larger integer there
+last of which are the cells. A row counts in one node on each of five levels. Each node gets independent noise. The
+upper levels get less noise, where an error moves a quantile further: a row counts with a larger integer there
 (`LEVEL_UNITS`), and noise is relative to the sum of these integers.
 
-Noise is drawn when a node is looked at for the first time, and kept. A walk looks at some hundred of the 69,905 nodes.
+Noise is drawn when a node is looked at for the first time, and kept. A walk looks at a few hundred of the 69,905 nodes.
 The released numbers have the same law as if all noise had been drawn beforehand: the noise of different nodes is
 independent, and which nodes are looked at depends on public numbers and on noisy counts only. What is seen is therefore
 a function of the whole noisy tree, which is what the charge is for.
@@ -45,6 +45,7 @@ LEVEL_UNITS = (10 << 8, 13 << 8, 11 << 8, 9 << 8, 8 << 8)
 def tree_block(rows_per_unit: int) -> Block:
     """Return the sensitivity of the tree's nodes: a row adds to one node on each level."""
     l1 = sum(LEVEL_UNITS) * rows_per_unit
+    # L2: a row's five nodes are distinct, so their units add up in squares. All rows may share one path.
     return Block(columns=NODES, l1=l1, l2=math.hypot(*LEVEL_UNITS) * (1 + 2.0**-50) * rows_per_unit)
 
 
@@ -87,6 +88,7 @@ class TreeCells:
     def __init__(self, trees: Integers, cells: Integers, counts: Integers) -> None:
         """Sort the entries, so that the rows of any node are a difference of two running totals."""
         positions = trees * CELLS + cells
+        # One sort makes the rows of any interval a difference of two running totals.
         order = np.argsort(positions, kind="stable")
         self._positions = positions[order]
         self._totals = np.concatenate([[0], np.cumsum(counts[order], dtype=np.int64)])
@@ -127,7 +129,7 @@ class NoisyTrees:
 
     Attributes:
         cells: The exact counts.
-        members: The index in ``cells`` of each tree; -1 for a tree without rows, which has noise like any other.
+        members: The index in ``cells`` of each tree; -1 for a tree without rows, which has noise like any other tree.
         plan: The noise for one `tree_block`.
         source: The source of the noise.
     """
@@ -159,6 +161,7 @@ class NoisyTrees:
         """Return the noisy counts of the 16 children of nodes on a level, as `CountedNodes` says."""
         keys = trees * BRANCHING**level + nodes
         known, rows = self._drawn[level]
+        # A node's noise is drawn once and kept: averaging fresh draws would cost privacy again.
         new = np.setdiff1d(keys, known)
         if len(new):
             known, rows = np.concatenate([known, new]), np.concatenate([rows, self._draw(level, new)])
@@ -168,15 +171,17 @@ class NoisyTrees:
         return counts
 
     def _draw(self, level: int, keys: Integers) -> Floats:
-        """Return the noisy counts of the children of nodes that nobody has looked at before."""
+        """Return the noisy counts of the children of nodes that were not looked at before."""
         trees, nodes = np.divmod(keys, BRANCHING**level)
         width = CELLS // BRANCHING ** (level + 1)
+        # A tree without rows has the position -1, below all others: its counts are exactly 0.
         edges = self.members[trees] * CELLS + nodes * width * BRANCHING
         return self._with_noise(level + 1, self.cells.between(edges[:, None] + width * np.arange(BRANCHING + 1)))
 
     def _with_noise(self, level: int, counts: Integers) -> Floats:
         """Return exact counts of nodes of one level with noise, in rows."""
         block = replace(self.plan.blocks[0], columns=counts.shape[1])
+        # The block's scale stays that of the whole tree, however few of its nodes are drawn.
         noisy = replace(self.plan, blocks=(block,)).release(counts * LEVEL_UNITS[level], self.source)
         rows: Floats = noisy.astype(np.float64) / LEVEL_UNITS[level]
         return rows
@@ -198,7 +203,7 @@ def trees_of(cells: Sequence[Integers], plan: NoisePlan, source: RandomSource) -
 
 @dataclass(frozen=True, slots=True)
 class EvenTree:
-    """A tree with equal counts in all nodes of a level and no noise: what to expect of data that are spread evenly.
+    """A tree with equal counts in all nodes of a level and no noise: the expectation for evenly spread data.
 
     Attributes:
         rows: The number of rows.

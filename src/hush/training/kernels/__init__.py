@@ -1,8 +1,8 @@
-"""GPU kernels: Triton and CUDA graphs. They make a step faster, and never change what it guarantees.
+"""GPU kernels: Triton and CUDA graphs. They make a step faster and never change its guarantee.
 
-Everything above this room also runs on a CPU, in plain torch. Where the tensors lie on a GPU, the same functions
-dispatch here. Modules whose name ends in ``_cuda`` import Triton and are loaded only then. Results agree with the CPU's
-up to rounding; noise has the same law, but uses the key stream in another order.
+All callers of this package also run on a CPU, in plain torch. For tensors on a GPU, the same functions dispatch here.
+Modules whose name ends in ``_cuda`` import Triton and are loaded only then. Results agree with the CPU's up to
+rounding; noise has the same law, but uses the key stream in another order.
 
 In reading order:
 

@@ -21,7 +21,7 @@ def constant(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     Args:
         values: Numbers, as (nested) tuples: they are the key of the cache.
         dtype: The tensor's type.
-        device: Where it lies.
+        device: The device of the tensor.
     """
     # The cache may evict a tensor that a recorded graph still reads: the graph has to hold a reference, too.
     return retain(_cached(values, dtype, device))

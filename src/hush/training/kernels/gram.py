@@ -5,7 +5,7 @@ x_t and the gradients g_t of its outputs. The norm of G does not need G itself:
 
     |G|^2 = sum over s and t of <x_s, x_t> <g_s, g_t>.
 
-For few positions and wide layers that is far cheaper than to write G down for every example ("ghost norms"). On a GPU a
+For few positions and wide layers that is far cheaper than computing G for every example ("ghost norms"). On a GPU a
 Triton kernel (`gram_cuda`) keeps both matrices of inner products in registers, computes one half of the symmetric
 result, and writes nothing but partial sums.
 """

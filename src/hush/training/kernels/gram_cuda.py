@@ -22,7 +22,7 @@ from hush.training.kernels.sums_cuda import KINDS, table
 
 
 def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `hush.training.kernels.gram.gram` returns; all layers must have the same number of examples.
+    """Do the same as `hush.training.kernels.gram.gram`; all layers must have the same number of examples.
 
     Layers of the same shape share one launch.
     """

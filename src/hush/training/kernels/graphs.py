@@ -1,6 +1,6 @@
-"""CUDA graphs for clipping: kernels are recorded once, and replayed where the same tensors lie at the same addresses.
+"""CUDA graphs for clipping: kernels are recorded once, and replayed when the same tensors lie at the same addresses.
 
-What follows the backward pass is about a hundred small kernels. Starting them takes the host longer than the device
+After the backward pass, a step runs about a hundred small kernels. Starting them takes the host longer than the device
 needs to run them. A CUDA graph starts all of them with one call, but it reads fixed addresses. An allocator that sees
 the same requests in every step mostly returns the same addresses. So a step goes through three stages:
 
@@ -65,7 +65,7 @@ def retain(tensor: Tensor) -> Tensor:
 
 
 def is_recording() -> bool:
-    """Return whether kernels are being recorded now, and not run."""
+    """Return whether kernels are being recorded rather than run."""
     return _recording is not None
 
 

@@ -1,4 +1,4 @@
-"""Averages of the weights over the steps of a run. They are often better than the last weights, and cost nothing.
+"""Averages of the weights over the steps of a run. They are often better than the last weights, at no privacy cost.
 
 A guarantee covers the weights of all steps of a run together. An average is computed from those weights and not from
 the data, so it is post-processing.
@@ -24,7 +24,7 @@ _SCHEMA = "hush.average/1"
 
 
 class Average(ABC):
-    """An average of the trained weights of a model. Subclasses say how much each step counts.
+    """An average of the trained weights of a model. Subclasses define the weight of each step.
 
     Frozen weights and buffers are not averaged: a copy takes the model's current ones.
 

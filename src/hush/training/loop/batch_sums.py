@@ -1,4 +1,4 @@
-"""From the losses of a physical batch to its clipped sum, with the checks that make the sum trustworthy."""
+"""Computes the clipped sum of a physical batch from its losses, with the checks that it relies on."""
 
 from __future__ import annotations
 

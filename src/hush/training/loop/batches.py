@@ -1,4 +1,4 @@
-"""From the number of a step to its physical batches: which units take part, with which examples, in which rows.
+"""The physical batches of each step: which units take part, with which examples, in which rows.
 
     step > units (`Sampling.sample`) > rows of each contribution > physical batches (`physical_batches`)
 
@@ -112,7 +112,7 @@ class Batches:
         return self._group_examples
 
     def forget(self) -> None:
-        """Forget everything that was drawn, because the keys have changed."""
+        """Forget all drawn samples, because the keys have changed."""
         self._group_examples = None
 
     @property

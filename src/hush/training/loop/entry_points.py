@@ -1,6 +1,6 @@
-"""`hush.privatize`: from a model, an optimizer and data to a private training run.
+"""`hush.privatize`: turns a model, an optimizer and data into a private training run.
 
-`privatize` makes the plan from your arguments. `start_training` takes a plan that you have made before.
+`privatize` makes the plan from your arguments. `start_training` takes an existing plan.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def privatize(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> PrivateTraining:
-    """Prepare a model for private training. It takes three more lines in an ordinary loop.
+    """Prepare a model for private training. An ordinary training loop needs three more lines.
 
     Args:
         model: Any module that treats the examples of a batch, in the first dimension, independently. It stays yours.
@@ -70,19 +70,19 @@ def privatize(
             ``clip_norm``.
         batch_size: The expected number of examples in a batch. By default, every batch has all of them (DP-GD).
         epsilon: The epsilon of the whole run; the noise is calibrated to it.
-        noise_multiplier: The noise, instead of epsilon. With epsilon as well, the run ends before it costs more.
+        noise_multiplier: The noise, instead of epsilon. With both, the run ends before it would exceed epsilon.
         epochs: How many times an example is seen, on average.
         num_steps: The number of steps, instead of epochs.
         physical_batch_size: The number of examples that go through the model at once. It affects memory and speed only.
         max_batch_size: The largest number of examples in a step, so that all steps have the same shape. Larger samples
             lose the excess, which adds to delta. By default, a large sample takes another physical batch.
         sampling: How batches are drawn, instead of ``batch_size``: such as ``BallsInBins(512)`` or ``InOrder(512)``.
-        contribution: What is clipped, if not each example's own gradient: such as ``Augmented(8)``.
+        contribution: What is clipped instead of each example's own gradient, such as ``Augmented(8)``.
         schedule: How noise, clip norm and batch size change over the steps.
         correlated: How noise is correlated over the steps, such as ``BufferedToeplitz()`` with ``InOrder(512)``.
         projection: A ball that the weights are projected onto after every step.
         relation: The neighbouring relation. By default, the first one that the sampling is proven for.
-        unit: What is protected. By default an example. For users, pass the name of a column with ids, an array of ids,
+        unit: The privacy unit. By default an example. For users, pass the name of a column with ids, an array of ids,
             or `Users` or `UserGroups` with more options. A `Unit` names what one example stands for.
         starts_from: The public phase that the weights come from, as `pretrain` returns it. It costs nothing.
         compile: Whether to use torch.compile for the model and the clipping, or a backend for it. By default, on GPUs
@@ -90,7 +90,7 @@ def privatize(
         memory_limit: How many bytes the per-example gradients of one parameter may take. Larger ones are computed in
             parts, and twice. By default, an eighth of the device's memory.
         source: The random source of the secret key; for tests, a TestSource.
-        budget: The budget that the run is charged to, such as one of a ledger. The cost of the whole plan is
+        budget: The budget to charge, such as a ledger's. The cost of the whole plan is
             reserved now; the actual cost is committed at the last step, or by ``private.close()``. To be able to resume
             an interrupted run, give it a name: ``patients.for_run("second try")``.
 
@@ -158,10 +158,10 @@ def start_training(
     users: Users | None = None,
     source: RandomSource | None = None,
 ) -> PrivateTraining:
-    """Start a private training under a plan that you have made.
+    """Start a private training under an existing plan.
 
-    `privatize` makes the plan itself. Use this function if you need the plan before, to state its guarantee or to
-    reserve its cost: then one object decides both the noise and the guarantee.
+    `privatize` makes the plan itself. Use this function if you need the plan beforehand, to state its guarantee or
+    reserve its cost: a single object then determines both the noise and the guarantee.
 
     Args:
         plan: The plan. ``private.plan`` is this very object.

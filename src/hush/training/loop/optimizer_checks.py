@@ -1,4 +1,4 @@
-"""Which optimizers a private run accepts: over the model's own parameters, and over all that are trained."""
+"""Checks of optimizers: they must cover all trained parameters of the model, and no others."""
 
 from __future__ import annotations
 

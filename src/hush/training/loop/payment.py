@@ -22,8 +22,8 @@ class Payment:
     A reservation may be that of an interrupted run with the same name. Such a run must load its state before its first
     step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
 
-    The process holds the reservation from its first step on, until the run is settled, or dropped. So others see that
-    the run is alive, and neither void it nor continue it from a copy of its state.
+    The process holds the reservation from its first step on, until the run is settled, or dropped. So other processes
+    see that the run is active, and neither void it nor continue it from a copy of its state.
     """
 
     def __init__(self, plan: TrainingPlan, budget: Budget, assumptions: tuple[str, ...] = ()) -> None:
@@ -41,11 +41,11 @@ class Payment:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee assumes because of how the run was charged."""
+        """The assumptions of the guarantee that follow from how the run was charged."""
         return ("the interrupted run was continued from one of its states only",) if self._resumed else ()
 
     def receipt(self, guarantee: Guarantee) -> Receipt | None:
-        """Return what the run has cost, and what is left of the budget, once it is settled."""
+        """Return the cost of the run and the rest of the budget, once it is settled."""
         return receipt_of(self._reservation, guarantee) if self._settled else None
 
     def refuse_unpaid(self, step: int) -> None:
@@ -70,7 +70,7 @@ class Payment:
             self._reservation.hold(1 if step or self._resumed else 0)
 
     def loaded(self) -> None:
-        """Note that the run has loaded its state."""
+        """Record that the run has loaded its state."""
         self._must_load = False
 
     def settle(self, steps_taken: int) -> None:
@@ -88,13 +88,13 @@ class Payment:
             self._reservation.commit()
 
     def _event(self, num_steps: int) -> QualifiedEvent:
-        """Return what so many steps are, with the assumptions of the run's keys."""
+        """Return the event of this many steps, with the assumptions of the run's keys."""
         event = self._plan.event(num_steps)
         assert isinstance(event, QualifiedEvent)
         return replace(event, assumptions=(*event.assumptions, *self._assumptions))
 
     def _charges_by_step(self) -> bool:
-        """Return whether every step is an event of its own, so that a run may stop depending on its results."""
+        """Return whether every step is a separate event, so that a run may stop depending on its results."""
         return self._plan.correlated is None and isinstance(self._plan.sampling, (Poisson, FixedSize, Full))
 
 

@@ -33,7 +33,7 @@ class ProgressBar:
             self.show(taken / self._private.plan.num_steps)
 
     def show(self, fraction: float) -> None:
-        """Write the line over the previous one; where that is impossible, only at the beginning and the end."""
+        """Write the line over the previous one; if that is impossible, only at the beginning and the end."""
         if not self._is_terminal and 0 < fraction < 1:
             return
         filled = math.floor(_BAR_WIDTH * fraction)

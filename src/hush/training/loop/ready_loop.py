@@ -1,4 +1,4 @@
-"""`hush.fit`: private training without a loop of your own."""
+"""`hush.fit`: private training without writing a loop."""
 
 from __future__ import annotations
 

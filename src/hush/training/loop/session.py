@@ -4,8 +4,9 @@ Data flows through a step like this:
 
     loader > your forward and losses > step(): backward, clipped sum > last batch of the step: noise, optimizer > model
 
-`PrivateTraining` holds the state of that flow. The loader tells it which physical batch is served (`_serve`); ``step``
-clips (`batch_sums`) and accumulates; after the last physical batch of a step, `_update` adds the noise once (`update`).
+`PrivateTraining` holds the state of that flow. The loader announces each physical batch that it serves (`_serve`);
+``step`` clips (`batch_sums`) and accumulates; after the last physical batch of a step, `_update` adds the noise once
+(`update`).
 
 Samples and noise are functions of (key, step). So a run can be resumed, and its state holds no gradient without noise.
 A resumed run continues under a new key (`keys`).
@@ -70,8 +71,8 @@ class PrivateTraining:
         optimizer: Your own optimizer, or optimizers.
         loader: The physical batches. Iterate over it once, and call `step` for each.
         plan: The plan of the run.
-        clipping: How gradients are clipped now: the plan's clipping, or what adaptive clipping has made of it.
-        steps_taken: How many noisy steps the weights have seen.
+        clipping: How gradients are clipped now: the plan's clipping, or its current state under adaptive clipping.
+        steps_taken: How many noisy steps have been applied to the weights.
 
     Guarantee:
         After n steps the weights are (epsilon, delta)-differentially private, with the numbers of `guarantee`; so is
@@ -218,8 +219,8 @@ class PrivateTraining:
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the current weights.
 
-        It assumes that the number of steps was fixed in advance. If you stopped early because of what the run had
-        learned, the guarantee of the whole plan holds: ``private.plan.guarantee()``.
+        It assumes that the number of steps was fixed in advance. If you stopped early because of intermediate results,
+        the guarantee of the whole plan holds: ``private.plan.guarantee()``.
         """
         is_early = 0 < self.steps_taken < self.plan.num_steps
         early = ("the run was not stopped because of what it had learned",) if is_early else ()
@@ -228,7 +229,7 @@ class PrivateTraining:
 
     @property
     def receipt(self) -> Receipt | None:
-        """What the run has cost, and what is left of the budget: once it is closed, if a ledger pays for it."""
+        """The cost of the run and the rest of the budget, once the run is closed; None unless a ledger pays for it."""
         return None if self._payment is None else self._payment.receipt(self.guarantee())
 
     def close(self) -> nn.Module:
@@ -264,7 +265,7 @@ class PrivateTraining:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume a run. The plan must be the same, and steps that were taken in this object cannot be taken back.
+        """Resume a run. The plan must be the same, and this object must not have taken more steps than the state.
 
         Samples and noise are drawn under a new key, except in tests (see the module's docstring). Two runs that
         continue from the same state are two releases: their costs add up if you publish both. An epoch that has begun
@@ -380,7 +381,7 @@ class PrivateTraining:
 
 
 def unit_rows(private: PrivateTraining, unit: int) -> NDArray[np.int64]:
-    """Return the examples of a unit of a run. For audits: the rows of a canary."""
+    """Return the examples of a unit of a run. Audits use it to find the rows of a canary."""
     return private._batches.rows_of(unit)
 
 

@@ -1,4 +1,4 @@
-"""The end of a step: add noise to the clipped sum once, divide by the batch size, and let the optimizers step.
+"""The end of a step: noise is added once to the clipped sum, then come the division and the optimizers' steps.
 
 On a GPU, for SGD, Adam and AdamW in single precision, noise and optimizer step happen in one pass
 (`hush.training.kernels.noise_cuda.update`). It keeps the optimizer's state where torch keeps it, so checkpoints and
@@ -27,7 +27,7 @@ _UNFUSED_OPTIONS = ("maximize", "amsgrad", "capturable", "differentiable")
 class Ball:
     """A ball around zero: after every step, the weights are projected onto it (projected DP gradient descent).
 
-    The projection looks only at the weights, which are private already, so it is post-processing. For convex losses it
+    The projection uses only the weights, which are already private, so it is post-processing. For convex losses it
     bounds how far the noise can carry the weights.
 
     Attributes:

@@ -1,10 +1,10 @@
-"""Correlated noise for training, and what it costs: DP-FTRL by matrix factorisation.
+"""Correlated noise for training and its privacy cost: DP-FTRL by matrix factorisation.
 
 Three things make a mechanism, and each is a type here:
 
 - *How noise is correlated over the steps*: `Banded` or `BufferedToeplitz`. With a number of steps it becomes a
   `Factor`, a matrix C with known coefficients.
-- *In which steps an example may take part*: `Once`, `Separated` or `PoissonTurns`. This follows from the sampling
+- *The steps in which an example may take part*: `Once`, `Separated` or `PoissonTurns`. This follows from the sampling
   (`hush.training.plan.samplers`).
 - *What it costs*: `Factor.event`, one Gaussian event whose noise is relative to the sensitivity of C x for these steps,
   or a sampled one for each turn.
@@ -42,7 +42,7 @@ _MAX_BUFFERS = 20  # each is one more vector of the model's size in memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation(ABC):
-    """In which steps an example may take part. The steps of other examples must not depend on it."""
+    """The steps in which an example may take part. They must not affect the steps of other examples."""
 
     @abstractmethod
     def pattern(self, num_steps: int) -> tuple[int, int]:
@@ -205,7 +205,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrelatedNoise(ABC):
-    """A way to correlate noise over steps: later noise cancels a part of what earlier noise has done to the weights.
+    """A way to correlate noise over steps: later noise cancels part of the effect of earlier noise on the weights.
 
     Pass one to `hush.privatize` as ``correlated=``. See `Banded` and `BufferedToeplitz`.
 

@@ -10,7 +10,7 @@ objective    log(mean square of A C^-1 z) + log(squared sensitivity of C), with 
 optimum      the coefficients that minimise it: `optimal_bands`, `optimal_buffers`
 sensitivity  computed again, exactly and rounded up, from whatever coefficients are used
 
-So the optimiser decides how useful the noise is, never how private.
+So the optimiser affects utility only, never privacy.
 
 A Toeplitz matrix is a power series: products and inverses of matrices are those of the series of their first columns.
 Names: r is the first column of C^-1; *taps* are the first few coefficients of a series.

@@ -1,7 +1,7 @@
 """Independent Gaussian noise for a step: a function of a key, the step and the element.
 
-This is the law and the construction of `hush.randomness.standard_normal` (read there why it is safe), computed by torch
-on all of its threads. In stages:
+This is the law and the construction of `hush.randomness.standard_normal` (which explains why it is safe), computed by
+torch on all of its threads. In stages:
 
 words    64-bit words of ChaCha20's stream under the key, with the step as nonce
 uniforms a radius of 31 bits, refined by 64 more where they are few, and an angle of 32

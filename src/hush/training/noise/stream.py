@@ -1,4 +1,4 @@
-"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step) and nothing of it in a checkpoint.
+"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step) and never stored.
 
 `NoiseStream` runs a recursion (`hush.training.noise.recursions`) over the steps of a run.
 """
@@ -64,7 +64,7 @@ class NoiseStream:
         self._next = 0  # the step that the memory is ready for
 
     def __call__(self, step: int) -> Tensor:
-        """Return y_t for t = ``step``, in single precision and in memory of its own: you may change it."""
+        """Return y_t for t = ``step``, in single precision, in memory that you may overwrite."""
         check_count("step", step, minimum=0)
         if not step < self._num_steps:
             raise InvalidArgument(

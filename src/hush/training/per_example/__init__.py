@@ -1,11 +1,11 @@
-"""Per-example gradients with one backward pass: every layer hands out what clipping needs, and no weight gradient.
+"""Per-example gradients with one backward pass: every layer provides what clipping needs instead of a weight gradient.
 
 The flow of one private step, and where to read about it:
 
 1. `rules` and `sequence_rules` replace the forward of each layer, on the instance only: type, names and state stay. A
    module without a rule runs under ``vmap`` with a copy of its parameters for each example.
 2. A rule calls an autograd function (`autograd`, `convolution`) with *taps*: expanded zeros that require a gradient
-   (`taps`). Parameters take no part in autograd. As the "gradient" of a tap, the backward pass brings out what clipping
+   (`taps`). Parameters take no part in autograd. As the "gradient" of a tap, the backward pass returns what clipping
    needs. Nothing is stored by side effect, and torch.compile sees one graph.
 3. `gradients` turns that into a *form* of every example's gradient: dense, products left undone, patches of a
    convolution, rows of a table. Shapes, device and memory choose the form; it never changes the guarantee. Several uses
@@ -13,10 +13,10 @@ The flow of one private step, and where to read about it:
 4. `norms` measures all forms together and returns clip factors; `clipped_sum` returns the sum of the clipped gradients.
 
 Rounding is part of the bound. Clip factors keep a margin for fp32 sums. Norms from products carry a *doubt*, which
-rounding could hide where positions cancel, and a *rounding*, which half precision adds to a contribution. Both count as
-norm.
+rounding could hide where positions cancel, and a *rounding*, which half precision adds to a contribution. Both are
+added to the norm.
 
-- `engine` runs all of this, eagerly or compiled. `buffers` notices a model that stores data in its buffers.
+- `engine` runs all of this, eagerly or compiled. `buffers` detects models that store data in their buffers.
 - `checks` and `invented_calls` compare the result with a plain loop over examples.
 - `projected_clipping` and `passes` clip by estimated norms instead, for any model, without touching its layers.
 

@@ -1,4 +1,4 @@
-"""Layers as autograd functions whose backward pass hands out per-example gradients, and computes no weight gradient.
+"""Layers as autograd functions whose backward pass returns per-example gradients instead of weight gradients.
 
 Parameters take no part in autograd. Instead, a function takes *taps*: expanded zeros that require a gradient. In the
 backward pass it returns, as the "gradient" of a tap, what the clipped sum needs. That is either every example's
@@ -6,7 +6,7 @@ gradient, or the layer's input x and the gradient g of its output, from which no
 clipping, Li et al. 2022, and book-keeping, Bu et al. 2023). Nothing is stored by side effect, so torch.compile sees one
 graph.
 
-A tap that is None was not asked for: that parameter is frozen, or another tap serves it.
+A tap is None if it is not needed: the parameter is frozen, or another tap serves it.
 
 Shapes: B examples, T positions, d inputs, p outputs.
 """
@@ -27,9 +27,10 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def _saved(ctx: Any) -> tuple[Tensor, ...]:
-    """Return the tensors that the forward saved; explain what cannot work."""
+    """Return the tensors that the forward saved, or raise an error that explains why they cannot be used."""
     if torch.compiler.is_compiling():
         return tuple(ctx.saved_tensors)
+    # A gradient of the gradient would need per-example second derivatives, which the taps do not carry.
     if torch.is_grad_enabled():
         raise Unsupported(
             f"{ctx.layer}: gradients of gradients (create_graph=True)",
@@ -71,7 +72,7 @@ class LinearFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps ask for."""
+        """Return the gradient of x, and those of the taps."""
         x, weight = _saved(ctx)
         size = len(x)
         # y = x W^T + b gives dL/dx = g W.
@@ -88,6 +89,7 @@ class LinearFunction(Function):
             x if wants_products else None,
             g if wants_products else None,
             torch.bmm(g.mT, x) if wants_dense else None,
+            # In fp32: a sum over many positions would be too coarse in half precision.
             g.sum(1, dtype=torch.float32) if wants_bias else None,
         )
 
@@ -118,7 +120,7 @@ class Convolution(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps ask for."""
+        """Return the gradient of x, and those of the taps."""
         x, weight = _saved(ctx)
         shape: ConvShape = ctx.shape
         wants_products, wants_dense, wants_bias = ctx.wanted
@@ -131,6 +133,7 @@ class Convolution(Function):
             None,
             x if wants_products else None,
             g if wants_products else None,
+            # Each example's own weight gradient, which torch would only give summed.
             shape.per_example(x, g) if wants_dense else None,
             g.flatten(2).sum(2, dtype=torch.float32) if wants_bias else None,
         )
@@ -165,7 +168,7 @@ class Affine(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps ask for."""
+        """Return the gradient of x, and those of the taps."""
         x, *weight = _saved(ctx)
         # y = x w + b, elementwise: dL/dx = g w, dL/dw = sum of g x, dL/db = sum of g.
         of_input = (g * weight[0] if weight else g).to(x.dtype) if ctx.needs_input_grad[2] else None
@@ -191,7 +194,7 @@ class Lookup(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return what the taps ask for."""
+        """Return the gradients of the taps."""
         (indices,) = _saved(ctx)
         indices = indices.reshape(len(indices), -1)
         g = g.reshape(*indices.shape, -1)

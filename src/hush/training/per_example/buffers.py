@@ -1,6 +1,7 @@
 """Buffers that a forward pass changes: they are part of the model, and would be released without noise.
 
-Batch statistics, caches and counters live in buffers. So can data, in frozen parameters. A change shows in three ways:
+Batch statistics, caches and counters live in buffers. Frozen parameters could store data as well. A change is detected
+in three ways:
 
 object   the buffer is a different tensor than before
 version  torch counts writes in place
@@ -28,7 +29,7 @@ def refuse_buffers(changed: list[str]) -> None:
 
 
 class BufferWatch:
-    """Notices whether a model's buffers and frozen parameters change during a forward pass."""
+    """Detects changes of a model's buffers and frozen parameters during a forward pass."""
 
     def __init__(self, model: nn.Module) -> None:
         """Take the model; its modules are those that it has now."""
@@ -53,6 +54,7 @@ class BufferWatch:
         changed = []
         for name, buffer in self._named_buffers():
             before, version = self._versions.get(name, (None, 0))
+            # A new tensor in place of the old one has a version of its own, so identity is compared, too.
             if before is not buffer or version != buffer._version:
                 changed.append(name)
         if self._compares_contents:
@@ -68,7 +70,7 @@ class BufferWatch:
     def _checksums(self) -> dict[str, Tensor]:
         """Return the sum of the values and of their squares, for each buffer and each frozen parameter."""
         frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
-        # Two sums in double precision are cheap. A write that keeps both is no accident.
+        # Two sums in double precision are cheap. A write that preserves both cannot be an accident.
         with torch.no_grad():
             flat = [(name, value.detach().double().flatten()) for name, value in (*self._named_buffers(), *frozen)]
             return {name: torch.stack([values.sum(), values.square().sum()]) for name, values in flat}

@@ -1,4 +1,4 @@
-"""Checks that per-example gradients are what they should be: against a plain loop, and against coupled losses.
+"""Checks that per-example gradients are correct: comparison with a plain loop, and detection of coupled losses.
 
 In a run, three checks look at a new kind of batch:
 
@@ -9,7 +9,7 @@ In a run, three checks look at a new kind of batch:
 The comparison with a loop catches errors of torch itself: the tracer of torch 2.11 silently lost the gradient of an
 output that was a conversion to its own type.
 
-For users, `check` compares a model of theirs with a loop. `clipped_sum` and `looped_sum` return both results.
+`check` lets users compare their own model with a loop. `clipped_sum` and `looped_sum` return both results.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
     A rule runs its layer without autograd's view of the parameters. So any gradient that autograd itself finds for a
     parameter comes from elsewhere.
     """
+    # Checks run between the forward and the backward pass of a batch.
     assert engine.batch_size is not None
     check_losses(losses, engine.batch_size)
     params = {name: param for name, param in engine.model.named_parameters() if param.requires_grad}
@@ -102,7 +103,7 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
 def check_calls(engine: GradientEngine) -> None:
     """Compare the recorded calls with a plain loop, on two invented examples (see `invented_calls`).
 
-    The comparison runs beside the training run, with a loss of its own.
+    The comparison does not disturb the training run, and uses its own loss.
     """
     engine.detach()
     try:
@@ -117,6 +118,7 @@ def check_outputs(model: nn.Module, calls: list[Any], size: int) -> None:
     """Compare a model's outputs for two invented examples with those for each alone."""
     with isolated(model), torch.no_grad():
         for call in comparable_calls(model, calls, size):
+            # Example by example, so that nothing can mix.
             alone = [call.outputs_of(run_call(model, call.example(index))) for index in range(2)]
             _compare_outputs(model, [torch.cat(pair) for pair in zip(*alone, strict=True)], call.outputs)
 
@@ -131,6 +133,7 @@ def _check_call(engine: GradientEngine, call: ComparableCall) -> None:
         other_engine.detach()
     _compare_outputs(model, outputs, call.outputs)
     for backend in {None, engine.backend and "aot_eager"}:  # dynamo's traces are compared, too
+        # Unclipped sums show errors that clipping to one norm would hide.
         fast = _clipped_sum(model, call.arguments, _weighted_outputs(call, 2), _NO_CLIPPING, backend, 2)
         try:
             plain = _looped_sum(model, call.arguments, _weighted_outputs(call, 1), _NO_CLIPPING, 2)
@@ -176,7 +179,7 @@ def _tolerance(model: nn.Module) -> float:
 def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
     """Return the sum of clipped gradients, without noise, and every example's norm. Neither is private.
 
-    Use it to look at gradient norms on public data, for instance to choose a clip norm.
+    Use it to inspect gradient norms on public data, for instance to choose a clip norm.
 
     Args:
         model: The model. If it is in a private run already, use that run's ``step``.
@@ -212,7 +215,7 @@ def _clipped_sum(
 
 
 def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
-    """Return what `clipped_sum` does, by a plain loop over the examples: slow, and the oracle of `check`.
+    """Do the same as `clipped_sum` by a plain loop over the examples: slow, but the reference for `check`.
 
     Args:
         model: The model.
@@ -287,6 +290,7 @@ def _compare(fast: ClippedSum, plain: ClippedSum, tolerance: float) -> None:
     wrong = []
     for name, value in plain.gradients.items():
         other = fast.gradients.get(name, torch.zeros_like(value))
+        # Written so that NaN fails.
         if not float((other - value).abs().max()) <= tolerance * max(largest, 1e-12):
             wrong.append(name)
     if wrong:

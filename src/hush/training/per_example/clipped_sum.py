@@ -1,4 +1,4 @@
-"""From what the taps brought out to the sum of clipped gradients.
+"""Computes the sum of clipped gradients from the gradients of the taps.
 
 tap values  what the backward pass returned for each tap
 pieces      for each parameter, the gradients of disjoint parts of it, with all uses added up (`merged`)
@@ -93,7 +93,7 @@ class ParameterUses:
 
 @dataclass(frozen=True, slots=True)
 class ClipTargets:
-    """How to clip.
+    """The way to clip.
 
     Attributes:
         clipping: The kind of clipping.

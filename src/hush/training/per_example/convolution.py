@@ -26,7 +26,7 @@ _MAX_COPIED_GPU = 1 << 25  # elements of patches to copy at once on a GPU
 
 @dataclass(frozen=True, slots=True)
 class ConvShape:
-    """What defines a convolution, apart from its weight's values.
+    """The shape of a convolution: everything that defines it, except the values of its weight.
 
     Attributes:
         stride, padding, dilation: One number for each spatial dimension. Padding is with zeros.
@@ -42,6 +42,7 @@ class ConvShape:
 
     def backward(self, g: Tensor, x: Tensor, weight: Tensor, *, of_input: bool) -> Tensor:
         """Return the gradient of the input, or of the weight, summed over the examples."""
+        # Only transposed convolutions pad their outputs.
         no_output_padding = [0] * len(self.stride)
         gradients = torch.ops.aten.convolution_backward(
             g,

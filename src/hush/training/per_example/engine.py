@@ -2,7 +2,7 @@
 
 `GradientEngine` attaches to a model. Each module that owns trained parameters gets a private forward: by its rule
 (`rules`), or by ``vmap`` on that module alone. Module objects, their types, names and parameters stay as they are.
-Outside of a private step, under ``no_grad`` and in copies, modules do what they always did. A private step:
+Outside of a private step, under ``no_grad`` and in copies, modules behave as usual. A private step:
 
 begin        records from now on, for a batch of this size
 forward      the model's own forward; layers ask for taps and report the parameters that they use
@@ -44,7 +44,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of a call of the 
 
 
 class GradientEngine:
-    """Records what a private forward needs, and turns it into clipped sums.
+    """Records private forward passes, and turns them into clipped sums.
 
     A session uses `begin`, `backward`, `clipped_sum` and `end` in every step. Rules use `recording`, `batched`, `tap`,
     `record_use` and `suspended`. Checks read `calls` and `gradient_taps`.
@@ -73,6 +73,7 @@ class GradientEngine:
         self._call_model: Callable[..., Any] = model._call_impl
         self._params = dict(model.named_parameters())
         self._param_names = {id(param): name for name, param in self._params.items()}
+        # A tied parameter needs dense gradients, so that the uses can be added before norms are taken.
         occurrences = Counter(id(param) for _, param in model.named_parameters(remove_duplicate=False))
         self._tied = {param for param, count in occurrences.items() if count > 1}
         self._module_names = {id(module): name or "the model" for name, module in model.named_modules()}
@@ -112,7 +113,7 @@ class GradientEngine:
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as None: so is a pickled one."""
+        """Pickle as None: a pickled private model is an ordinary model, too."""
         return _none, ()
 
     # A step
@@ -130,6 +131,7 @@ class GradientEngine:
         """Record from now on, for a batch of this size."""
         self.end()
         self._batch_size = size
+        # Buffers are compared with their state before the first forward of the batch.
         self._buffers.start()
 
     def end(self) -> None:
@@ -143,7 +145,7 @@ class GradientEngine:
         self._buffers.refuse_changes()
 
     def trust_buffer_contents(self) -> None:
-        """From now on, notice changed buffers by torch's version counters only, which costs less."""
+        """From now on, detect changed buffers by torch's version counters only, which is cheaper."""
         self._buffers.stop_comparing_contents()
 
     def signature(self) -> tuple[Any, ...]:
@@ -311,6 +313,7 @@ class GradientEngine:
         autocast = tuple(
             torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in ("cpu", "cuda")
         )
+        # A second call in one batch continues the numbering, so it is another kind of call.
         num_taps = len(self._recorder.layout.taps)
         return num_taps, self._batch_size, kinds, str(structure), trained, autocast, self.model.training
 
@@ -335,6 +338,7 @@ class GradientEngine:
         # `where` and not a product alone: 0 times an infinite loss is NaN, and would spread to the sum.
         weighted = losses if weights is None else torch.where(weights > 0, losses * weights.to(losses.dtype), 0.0)
         total = weighted.sum() if not half else weighted.float().sum() * self._loss_scale
+        # Checkpointed layers would run their forward, and ask for taps, during the backward pass.
         self._in_backward = True
         try:
             self._gradients = list(torch.autograd.grad(total, taps, allow_unused=True, retain_graph=keep_graph))
@@ -363,10 +367,12 @@ class GradientEngine:
         self._gradients = []
         device = layout.taps[0].device
         dtype = torch.float64 if any(tap.dtype is torch.float64 for tap in layout.taps) else torch.float32
+        # Several rows may be copies of one contribution.
         ones = torch.ones(self._batch_size // rows, device=device) if weights is None else weights.to(device)
         sizes = {name: param.numel() for name, param in self._params.items() if param.requires_grad}
         groups, shares = clipping.groups.of(sizes)
         group_of = dict(zip(sizes, groups, strict=True))
+        # Rounding in the sum may lengthen a contribution, so it is clipped a little shorter.
         clip_norm = clipping.clip_norm * (1 - rounding_slack(num_summed or self._batch_size))
         clip = ClipTargets(clipping, [clip_norm * share for share in shares], self._loss_scale)
         # Autocast is the caller's choice for the model; norms and sums are computed in the types written here.
@@ -424,7 +430,7 @@ def _none() -> None:
 
 
 def check_losses(losses: Any, size: int) -> None:
-    """Refuse anything but one differentiable loss per example."""
+    """Refuse anything except one differentiable loss per example."""
     if not isinstance(losses, Tensor):
         raise InvalidArgument("losses", type(losses).__name__, "a tensor with one loss per example")
     if losses.shape != (size,):

@@ -1,6 +1,6 @@
 """Forms of per-example gradients: one parameter, one gradient for each example, held in the cheapest way.
 
-What a layer's backward pass brings out is turned into one of these:
+The result of a layer's backward pass takes one of these forms:
 
 `DenseGradient`  the gradients themselves, [B, *shape]
 `OuterProducts`  inputs x and output gradients g of a linear layer, whose products are left undone
@@ -135,6 +135,7 @@ class OuterProducts(Gradient):
         return replace(self, x=x, g=g)
 
     def product(self) -> tuple[Tensor, Tensor] | None:
+        # One position: |g^T x| = |g| |x|, without any matrix.
         from_products = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
         return (self.x, self.g) if from_products else None
 

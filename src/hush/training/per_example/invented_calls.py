@@ -69,10 +69,12 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
         calls: The arguments of recorded calls.
         size: How many examples the recorded batch had.
     """
+    # With a single example there is nothing that could mix.
     if size is None or size < 2:
         return
     modes = Modes(model)
     for call in calls:
+        # Two are enough: a model that mixes examples changes the first one's output with the second.
         two_examples = select_rows(call, size, slice(0, 2))
         # Some models take logarithms or roots, and need positive numbers; ones suit nearly all.
         for draw in (torch.randn, torch.rand, torch.ones):
@@ -84,6 +86,7 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
                 outputs = _reproducible_outputs(model, invented)
             if outputs is None:
                 continue  # random in any mode, or it cannot run
+            # An output such as a mean over the batch has no row for each example.
             numbers = _per_example_outputs(outputs, _outputs(model, select_rows(invented, 2, slice(0, 1))))
             expected = [outputs[number] for number in numbers]
             if numbers and all(bool(output.isfinite().all()) for output in expected):
@@ -93,7 +96,7 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
 
 @contextmanager
 def isolated(model: nn.Module) -> Iterator[None]:
-    """Run a model beside a training run: in full precision, with its modes and torch's random state restored."""
+    """Run a model without disturbing a training run: in full precision, and restoring modes and random state."""
     device = next(model.parameters()).device
     modes = Modes(model)
     fast_path = torch.backends.mha.get_fastpath_enabled()
@@ -126,7 +129,7 @@ def without_tf32() -> Iterator[None]:
 
 
 def run_call(model: nn.Module, call: Any, seed: int = 0) -> Any:
-    """Run a model on a call. A coin that it flips for the whole batch falls the same way each time."""
+    """Run a model on a call. Random choices made for the whole batch are the same each time."""
     torch.manual_seed(seed)
     return model(*call[0], **call[1])
 
@@ -153,6 +156,7 @@ def _invent(call: Any, draw: Callable[..., Tensor]) -> Any:
     def replacement(value: Any) -> Any:
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return value
+        # Integers stay: invented indices could exceed a table.
         return draw(value.shape, **options).to(value)
 
     return tree_map(replacement, call)
@@ -179,7 +183,9 @@ def _outputs(model: nn.Module, call: Any, seed: int = 0) -> list[Tensor] | None:
 
 def _are_equal(first: list[Tensor], second: list[Tensor] | None) -> bool:
     return second is not None and all(
-        a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, second, strict=True)
+        # NaN is not equal to itself, and the same NaN in both is no difference.
+        a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+        for a, b in zip(first, second, strict=True)
     )
 
 

@@ -1,6 +1,6 @@
-"""From gradients to clip factors: squared norms, how far rounding may have hidden a part of them, and weighted sums.
+"""From gradients to clip factors: squared norms, bounds on their rounding errors, and weighted sums.
 
-A contribution must not exceed the clip norm, whatever rounding does. So a norm comes with what is uncertain about it:
+A contribution must not exceed the clip norm, whatever rounding does. So a norm comes with bounds on its uncertainty:
 
 squares   the squared norm as it was computed, in fp64
 doubt     how much larger the squared norm may really be, where large terms cancel
@@ -38,7 +38,7 @@ _LARGEST_INPUT = 1e30
 
 @dataclass(frozen=True, slots=True)
 class SquaredNorms:
-    """Squared norms of per-example gradients in fp64, and what is uncertain about them.
+    """Squared norms of per-example gradients in fp64, with bounds on their uncertainty.
 
     Attributes:
         squares: Squared norms: [B], or [groups, B].

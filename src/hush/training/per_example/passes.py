@@ -1,4 +1,4 @@
-"""Passes through a model that is left as it is: losses, their directional derivatives, and weighted gradients.
+"""Passes through an unmodified model: losses, their directional derivatives, and weighted gradients.
 
 `projected_clipping` clips by estimated norms, for which it runs a model several times on the same batch. `Passes` makes
 sure that the runs are of the same function: each starts from the same random state, ``no_grad`` stops derivatives in
@@ -40,6 +40,7 @@ class Passes:
         self.params: dict[str, Tensor] = {
             name: param for name, param in model.named_parameters() if param.requires_grad
         }
+        # Dropout must draw the same masks in every pass: otherwise the norm would be that of another function.
         self._random_state = torch.get_rng_state()
         self._random_states_cuda = torch.cuda.get_rng_state_all()
 
@@ -48,6 +49,7 @@ class Passes:
         before = {name: param._version for name, param in self.params.items()}
         values: Tensor = self._run()
         check_losses(values, self._size)
+        # A forward that writes to a parameter would release data without noise.
         changed = [name for name, param in self.params.items() if param._version != before[name]]
         if changed:
             raise Unsupported(
@@ -74,8 +76,9 @@ class Passes:
             with forward_ad.dual_level(), self._hooked(after=_stop_at_padding):
                 for name, param in self.params.items():
                     param.requires_grad_(False)
-                    # In place, so that whoever holds the parameter sees its tangent, which is gone at the level's end.
+                    # In place, so that all holders of the parameter see its tangent, which is gone at the level's end.
                     param.copy_(forward_ad.make_dual(param.detach().clone(), vectors[name]))  # type: ignore[no-untyped-call]
+                # One pass gives all examples' derivatives along the vector: <g_i, v> for each i.
                 values, tangent = forward_ad.unpack_dual(self._run())  # type: ignore[no-untyped-call]
                 check_losses(values.detach().clone().requires_grad_(), self._size)
                 return values.detach(), torch.zeros_like(values) if tangent is None else tangent.detach()
@@ -149,6 +152,7 @@ class _ForwardModeGuard(TorchFunctionMode):
             raise Unsupported("autocast: projections in half precision are too coarse", "Use float32")
         result = func(*args, **(kwargs or {}))
         if func is torch._C._set_grad_enabled:
+            # Otherwise a detached part would count in the projections, but not in the gradient that is clipped.
             torch._C._set_fwd_grad_enabled(args[0])
         return result
 

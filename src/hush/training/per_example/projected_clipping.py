@@ -57,6 +57,7 @@ class ProjectedClipping:
             projections: r, the number of vectors.
             key: 32 bytes that nothing else is drawn with.
         """
+        # The derivative of a loss along v is <g_i, v> only if the loss depends on one example.
         refuse_mixing(model)
         for name, module in model.named_modules():
             if module._backward_hooks or module._backward_pre_hooks:
@@ -84,8 +85,10 @@ class ProjectedClipping:
             step: The step's number. All physical batches of a step see the same vectors.
             num_summed: About how many examples are added up in all, over physical batches.
         """
+        # A little below the clip norm, so that rounding of the sum cannot exceed it.
         target = check_positive("clip_norm", clip_norm) * (1 - rounding_slack(num_summed or len(weights)))
         passes = Passes(self._model, losses, len(weights))
+        # Buffers that the passes change would be released without noise.
         before = self._versions()
         result = None
         with self._plain_kernels():
@@ -129,11 +132,13 @@ class ProjectedClipping:
                 self.way = "double backward"
                 return None
             tangents.append(tangent)
+            # A loss that overflows has no usable gradient; its example contributes zero.
             finite &= values.isfinite()
         factors, norms = _factors(tangents, finite, target, weights)
         sums = passes.weighted_sum(passes.losses(), factors)
         sums_are_finite = all(bool(value.isfinite().all()) for value in sums.values())
         if not sums_are_finite:
+            # 0 times infinity is NaN, so bad examples must leave the graph, not just get factor 0.
             with passes.without(factors == 0):
                 sums = passes.weighted_sum(passes.losses(), factors)
         result = _verified_sum(sums, norms, factors, vectors, tangents[-1], target)
@@ -201,6 +206,7 @@ class ProjectedClipping:
         try:
             with ExitStack() as stack:
                 stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+                # TensorFloat32 would round the projections more coarsely than the agreement test tolerates.
                 stack.enter_context(without_tf32())
                 if any(isinstance(module, nn.RNNBase) for module in self._model.modules()):
                     stack.enter_context(torch.backends.cudnn.flags(enabled=False, allow_tf32=False))
@@ -231,6 +237,7 @@ def _verified_sum(
     # <sum_i f_i g_i, v> from the backward pass, against sum_i f_i <g_i, v> from the projections.
     dots = [(value.double() * vectors[name].double()).sum() for name, value in sums.items()]
     terms = factors * torch.where(factors > 0, tangent.detach().double(), 0.0)
+    # Rounding errors of a sum grow with the sizes of its terms, not with their sum.
     scale = (factors * torch.where(factors > 0, norms, 0.0)).sum()
     error = (torch.stack(dots).sum() if dots else 0.0) - terms.sum()
     if not bool(torch.as_tensor(error).abs() <= _TOLERANCE[0] * target + _TOLERANCE[1] * scale):  # true for NaN

@@ -56,6 +56,7 @@ class _Forward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         engine = self.engine
+        # Outside a private step, and in copies, a module does what its class does.
         if engine is None or not engine.recording:
             return type(self.module).forward(self.module, *args, **kwargs)
         return self.rule(engine, self.module, *args, **kwargs)
@@ -66,12 +67,14 @@ def attach(model: nn.Module, engine: GradientEngine) -> list[nn.Module]:
 
     Raises `Unsupported` for modules that mix examples, naming all of them, and for a forward that was replaced before.
     """
+    # Refused before any forward is replaced, so that a refusal leaves the model as it was.
     refuse_mixing(model)
     attached: list[nn.Module] = []
     for module, module_rule in _rules_of(model):
         present = module.__dict__.get("forward")
         if present is not None and not (isinstance(present, _Forward) and present.engine is None):
             raise Unsupported(f"{engine.name(module)}: its forward was replaced already", "Privatize a model once")
+        # On the instance only: other instances, and the class itself, stay as they are.
         object.__setattr__(module, "forward", _Forward(module, engine, module_rule))
         attached.append(module)
     return attached
@@ -90,7 +93,9 @@ def refuse_mixing(model: nn.Module) -> None:
 def _mixing(model: nn.Module) -> list[tuple[str, nn.Module]]:
     def mixes(module: nn.Module) -> bool:
         if isinstance(module, nn.modules.instancenorm._InstanceNorm):
+            # Running statistics of instance norm are means over examples.
             return bool(module.track_running_stats)
+        # In evaluation mode, batch norm uses stored statistics and treats examples independently.
         is_fixed = type(module) in RULES and not module.training and getattr(module, "running_var", None) is not None
         return isinstance(module, _MIXING) and not is_fixed
 
@@ -183,6 +188,7 @@ def linear(
     taps: list[Tensor | None] = [None] * 4
     rows = rows or {}
     if "weight" in used:
+        # All dimensions between the batch and the features count as positions.
         folded = (size, x.numel() // (size * inputs), inputs)
         if prefers_products(folded, outputs, x, engine.memory) and not _is_tied_table(engine, used["weight"], folded):
             taps[0] = engine.tap(folded, x, of_input=True)
@@ -223,6 +229,7 @@ def _conv(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa
         raise Unsupported(f"{name}: an input without a batch dimension")
     padding = module.padding
     if module.padding_mode != "zeros" or isinstance(padding, str):
+        # Other padding repeats inputs, so it must come before the patches are cut.
         mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
         x = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
         padding = (0,) * len(module.stride)

@@ -41,6 +41,7 @@ def _attention(
     name = engine.name(module)
     if module.bias_k is not None or module.bias_v is not None or module.add_zero_attn or query.dim() != 3:
         raise Unsupported(f"{name}: bias_k, bias_v, add_zero_attn and inputs without a batch dimension")
+    # Identity is decided before the transposes below, which make new objects.
     is_self_attention = query is key and key is value
     if not module.batch_first:
         query, key, value = (part.transpose(0, 1) for part in (query, key, value))
@@ -48,9 +49,11 @@ def _attention(
     size, length, width = q.shape
     heads = module.num_heads
     q, k, v = (part.view(size, -1, heads, width // heads).transpose(1, 2) for part in (q, k, v))
+    # Scores have one entry per pair of positions; a mask is added, so that softmax gives masked ones weight 0.
     mask = _mask(module, key_padding_mask, attn_mask, q)
     scores = q @ k.mT / (width // heads) ** 0.5
     weights = torch.softmax(scores if mask is None else scores + mask, dim=-1)
+    # Dropout draws independently for each example, so it couples none.
     weights = F.dropout(weights, module.dropout, module.training)
     merged = (weights @ v).transpose(1, 2).reshape(size, length, width)
     projection = module.out_proj
@@ -77,10 +80,12 @@ def _projections(
     if is_self_attention and shared is not None:
         # One product with the rows of W_q, W_k and W_v, one below the other.
         return list(linear(engine, name, query, shared, bias).chunk(3, dim=-1))
+    # Keys and values may be wider than queries: then torch keeps three weights, but one bias.
     separate = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
     projected = []
     for number, x in enumerate((query, key, value)):
         rows = (number * width, (number + 1) * width)
+        # A slice is not a parameter. `rows` says which rows of the parameter its gradient belongs to.
         weight = separate[number] if shared is None else shared[rows[0] : rows[1]]
         projected.append(
             linear(
@@ -97,7 +102,7 @@ def _projections(
 
 
 def _mask(module: Any, padding: Tensor | None, attention: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return what is added to the scores [B, heads, length, length]: minus infinity where a position is masked."""
+    """Return the mask to add to the scores [B, heads, length, length]: minus infinity where a position is masked."""
     total = None
     for mask, kind in ((padding, "padding"), (attention, "attention")):
         if mask is None:
@@ -126,6 +131,7 @@ def _recurrent(engine: GradientEngine, module: Any, input: Any, hx: Any = None) 
             "Pad sequences, and mask the loss",
         )
     x = input if module.batch_first else input.transpose(0, 1)
+    # An input that all examples share is repeated, so that each example has rows of its own.
     x = engine.batched(x, name)
     directions = 2 if module.bidirectional else 1
     states = [] if hx is None else list(hx) if isinstance(hx, tuple) else [hx]
@@ -140,6 +146,7 @@ def _recurrent(engine: GradientEngine, module: Any, input: Any, hx: Any = None) 
             output, final = _run_direction(engine, module, name, suffix, sequence, start)
             outputs.append(output.flip(1) if direction else output)
             finals.append(final)
+        # The next layer reads both directions side by side.
         x = torch.cat(outputs, dim=-1) if directions == 2 else outputs[0]
         if module.dropout and layer + 1 < module.num_layers:
             x = F.dropout(x, module.dropout, module.training)
@@ -155,6 +162,7 @@ def _run_direction(
     biases = [getattr(module, f"bias_{kind}{suffix}") if module.bias else None for kind in ("ih", "hh")]
     # All steps' inputs are known: one use. Hidden states are not: one use for each step.
     inputs = linear(engine, f"{name}.ih{suffix}", x, weights[0], biases[0])
+    # torch starts from zeros, too, where no state is passed.
     zeros = x.new_zeros(len(x), module.hidden_size)
     hidden = zeros if start is None else start[0]
     cell = zeros if start is None or len(start) < 2 else start[1]

@@ -1,4 +1,4 @@
-"""Taps: where the backward pass leaves per-example gradients, and which use of which parameter they belong to.
+"""Taps: tensors whose "gradients" are per-example gradients, and the uses of parameters that they belong to.
 
 A tap is an expanded zero that requires a gradient. A layer passes its taps to an autograd function; as the "gradient"
 of a tap, the backward pass returns every example's gradient, or factors of it. A *use* is one occurrence of a parameter
@@ -27,7 +27,7 @@ from hush.training.per_example.gradients import Gradient
 
 
 class StaleLayout(Exception):
-    """A compiled call uses other layers than the eager call whose taps it got."""
+    """A compiled call uses other layers than the eager call that recorded its taps."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class TapRecorder:
     """Hands out the taps of a batch, and records the uses of parameters.
 
     Attributes:
-        layout: What was recorded for the current batch.
+        layout: The recording of the current batch.
     """
 
     def __init__(self) -> None:
@@ -85,11 +85,13 @@ class TapRecorder:
             if of_input:
                 self.layout.inputs.add(self._next_tap)
             self.layout.taps.append(values.expand(shape).requires_grad_())  # expanded: one element of memory
+        # The compiled graph has exactly the taps of the eager call, so one too many means another path.
         elif self._next_tap >= len(self.layout.taps):
             raise StaleLayout
         elif base is not None:  # such a layer is not compiled, and its parameter may have moved in memory
             self.layout.taps[self._next_tap] = base.detach().expand(shape).requires_grad_()
         tap = self.layout.taps[self._next_tap]
+        # A tap of another shape would bring out the gradient of another layer.
         if self._is_replaying and tuple(tap.shape) != tuple(shape):
             raise StaleLayout
         self._next_tap += 1
@@ -109,6 +111,7 @@ class TapRecorder:
     ) -> None:
         """Record that the last ``num_taps`` taps belong to a use of this parameter."""
         self._next_use += 1
+        # A layer asks for its taps first and reports the use at once, so they are the latest ones.
         taps = tuple(range(self._next_tap - num_taps, self._next_tap))
         self.layout.uses.append(Use(layer, param, taps, form, rows))
 
@@ -126,6 +129,7 @@ class TapRecorder:
         first = self.mark().taps
         self.layout.taps.extend(known.taps)
         self.layout.inputs |= {first + tap for tap in known.inputs}
+        # The model may be called several times for one batch: later calls continue the numbering.
         self.layout.uses.extend(use.moved(first) if first else use for use in known.uses)
         self._is_replaying = True
         try:
@@ -134,6 +138,7 @@ class TapRecorder:
             return False, None
         finally:
             self._is_replaying = False
+        # Fewer uses than known would leave gradients out of the clipped sum, without any error.
         used_all = (self._next_tap, self._next_use) == (len(self.layout.taps), len(self.layout.uses))
         return used_all, result
 

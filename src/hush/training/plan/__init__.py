@@ -4,7 +4,7 @@ Read in this order:
 
 - `samplers`: which units take part in a step, and the event of noisy sums over such samples.
 - `units`: users, and users within time windows, as privacy units.
-- `contributions`: what is clipped and summed for a sampled unit.
+- `contributions`: the vectors that are clipped and summed for sampled units.
 - `clipping`: how it is bounded.
 - `schedule`: noise, clip norm and batch size that change over the steps.
 - `public_phase`: where starting weights come from; stated with the guarantee.

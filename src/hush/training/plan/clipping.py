@@ -1,4 +1,4 @@
-"""Clipping: how a per-example gradient is scaled so that its norm is at most the clip norm.
+"""Clipping: scales a per-example gradient so that its norm is at most the clip norm.
 
 A `Clipping` turns the norms of a batch's gradients into factors between a gradient and its contribution to the sum.
 `hush.training.per_example` measures the norms, multiplies and sums; this module only decides the factors.

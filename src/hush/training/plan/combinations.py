@@ -1,4 +1,4 @@
-"""The combinations of a plan's parts that have no proof. All of them are refused here, by name."""
+"""Combinations of a plan's parts that have no proof. They are refused here, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the arguments of `privatize` to a complete plan: its sampling, its number of steps and its noise."""
+"""Completes a plan from the arguments of `privatize`: its sampling, its number of steps and its noise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_plan(
     if epsilon is None and noise_multiplier is None:
         raise InvalidArgument("epsilon", None, "a number > 0", "Pass epsilon=, or noise_multiplier=")
     if (epochs is None) == (num_steps is None):
-        raise InvalidArgument("epochs", epochs, "either epochs or num_steps", "Give exactly one of them")
+        raise InvalidArgument("epochs", epochs, "either epochs= or num_steps=", "Give exactly one of them")
     check_count("num_units", num_units)
     # A mechanism that publishes one random unit out of N in the clear has (0, 1 / N).
     if not check_probability("delta", delta) * num_units < 1:

@@ -1,4 +1,4 @@
-"""Contributions: what is clipped and added to the sum of a step.
+"""Contributions: the vectors that are clipped and added to the sum of a step.
 
 By default a contribution is one unit's gradient. It can also be the mean gradient of several augmented copies, of
 several examples, or a gradient whose norm is only estimated. Each kind states how far the sum moves between
@@ -93,9 +93,9 @@ class Augmented(Contribution):
 class Microbatches(Contribution):
     """The mean gradient of ``size`` examples, clipped as one, as TensorFlow Privacy does for speed.
 
-    Removing an example can turn a clipped mean around, so the sum moves by up to twice the clip norm, and the noise is
-    doubled accordingly. Positions decide which examples are averaged together. So this needs a sampling in which a
-    unit's position does not depend on the other units.
+    Removing an example can reverse the direction of a clipped mean, so the sum moves by up to twice the clip norm, and
+    the noise is doubled accordingly. Positions decide which examples are averaged together. So this needs a sampling in
+    which a unit's position does not depend on the other units.
 
     Attributes:
         size: The number of examples in a micro-batch.

@@ -1,4 +1,4 @@
-"""What samplings draw with a key: samples, orders and bins of units. Each is a function of the key and a number."""
+"""Random draws of the samplings: samples, orders and bins of units. Each is a function of a key and a number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Where starting weights come from: data that are declared public.
+"""The origin of starting weights: data that are declared public.
 
-A guarantee holds for any starting weights that do not depend on private data, so a public phase costs nothing. Nothing
-can check that the data are public, so you state why they are, and the statement becomes an assumption of the guarantee.
+A guarantee holds for any starting weights that do not depend on private data, so a public phase costs nothing. hush
+cannot check that the data are public, so you state why they are, and the statement becomes an assumption of the
+guarantee.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class PublicPhase:
     ``privatize(..., starts_from=...)``.
 
     Attributes:
-        public: Which data it was, and why it is public. Your statement; hush cannot check it.
+        public: Your statement of which data it was and why it is public; hush cannot check it.
         num_steps: The number of steps that were taken, if known.
 
     >>> PublicPhase("ImageNet, from torchvision").assumption

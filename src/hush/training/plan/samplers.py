@@ -1,6 +1,6 @@
-"""Sampling: which units take part in a step, and the accounting event of noisy sums over such samples.
+"""Sampling: decides which units take part in a step, and knows the accounting event of noisy sums over such samples.
 
-A *unit* is what the guarantee protects: an example, or all examples of a user. A `Sampling` answers three questions:
+The guarantee protects a *unit*: an example, or all examples of a user. A `Sampling` answers three questions:
 
 - ``sample``: which units take part in a step? The answer is a function of a secret key and of the step's number, so a
   run can be resumed without storing samples.
@@ -45,7 +45,7 @@ class Sampling(ABC):
     Attributes:
         relations: The neighbouring relations for which the event is proven; the first one is the default.
         how: The sampling, for the ``method`` of a guarantee.
-        assumption: What a guarantee assumes about the sampling's parameters.
+        assumption: The assumption of a guarantee about the sampling's parameters.
         varies: Whether batch sizes may follow a schedule.
         keeps_places: Whether a unit's position in a batch is independent of the other units' data.
     """
@@ -73,7 +73,7 @@ class Sampling(ABC):
         """Return the event of steps with these noise multipliers and batch sizes."""
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
-        """Return in which steps a unit may take part, for correlated noise. Refuse it where nothing is proven."""
+        """Return in which steps a unit may take part, for correlated noise. Refuse if nothing is proven."""
         raise Unsupported(
             f"correlated noise with {type(self).__name__}: a unit may take part in any step",
             "Use InOrder, or CyclicPoisson with Banded noise",
@@ -94,7 +94,7 @@ class Sampling(ABC):
         return min(self.size(num_units), num_units)
 
     def count(self, step: int, num_units: int, batch_size: int) -> int | None:
-        """Return the number of units of a step, or None if you have to draw the sample to know."""
+        """Return the number of units of a step, or None if it is known only after drawing the sample."""
         return None
 
 
@@ -285,7 +285,7 @@ class ShuffledEpochs(_Epochs):
 
 @dataclass(frozen=True, slots=True)
 class InOrder(_Epochs):
-    """Batches in the order of arrival: one or more passes over a stream. Made for correlated noise.
+    """Batches in the order of arrival: one or more passes over a stream. It is meant for correlated noise.
 
     >>> InOrder(3).sample(lambda step: bytes(32), step=1, num_units=6, batch_size=3).tolist()
     [3, 4, 5]

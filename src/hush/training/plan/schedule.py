@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 
-# A ramp is a staircase of this many levels. Every level is an event of its own, and a thousand of them would take long
+# A ramp is a staircase of this many levels. Every level is a separate event, and a thousand of them would take long
 # to account for.
 _LEVELS = 64
 

@@ -1,9 +1,9 @@
 """The training plan: everything that determines a run's guarantee, fixed before the run reads data.
 
-A `TrainingPlan` is an immutable value whose parts are types: a `Sampling` says which units take part, a `Contribution`
-what each adds to the sum, a `Clipping` how it is bounded, a `Schedule` what changes over the steps. From these the plan
-computes its accounting event and its guarantee. Combinations without a proof are refused in one place (`combinations`).
-`completion` makes a plan from the arguments of `privatize`.
+A `TrainingPlan` is an immutable value whose parts are types: a `Sampling` decides which units take part, a
+`Contribution` what each adds to the sum, a `Clipping` how it is bounded, and a `Schedule` what changes over the steps.
+From these the plan computes its accounting event and its guarantee. Combinations without a proof are refused in one
+place (`combinations`). `completion` makes a plan from the arguments of `privatize`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class TrainingPlan:
         noise_multiplier: The noise, in multiples of how far a unit can move the clipped sum.
         delta: The delta of the guarantee.
         physical_batch_size: The number of examples that go through the model at once. It affects memory and speed only.
-        contribution: What is clipped: by default, each unit's own gradient.
+        contribution: The vectors that are clipped: by default, each unit's own gradient.
         schedule: How noise multiplier, clip norm and batch size change over the steps.
         correlated: How the noise is correlated over the steps, if it is.
         relation: The neighbouring relation of the guarantee.
-        unit: What the guarantee protects.
+        unit: The privacy unit.
         rows_per_unit: The largest number of a unit's examples in a step.
         group_size: How many sampled units a protected unit stands for; more than 1 for `UserGroups`.
         labelled: Whether every example carries its unit's id.

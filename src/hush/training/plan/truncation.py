@@ -1,4 +1,4 @@
-"""The price of a limit on Poisson samples (``Poisson(..., max_batch_size=)``): a part of delta.
+"""The cost in delta of a limit on Poisson samples (``Poisson(..., max_batch_size=)``).
 
 A run that drops the excess of large samples equals a run that drops nothing, unless one of its samples exceeds the
 limit. If that has probability at most t for either neighbour, (epsilon, delta) becomes
@@ -31,7 +31,7 @@ def overflow_probability(limit: int, num_units: int, rate: float) -> float:
 
 
 def remaining_delta(delta: float, epsilon: float, overflow: float, limit: int) -> float:
-    """Return what truncation leaves of delta, delta - (1 + e^epsilon) t; refuse a limit that leaves nothing."""
+    """Return the delta that remains after truncation, delta - (1 + e^epsilon) t; refuse a limit that leaves nothing."""
     remaining = delta - (1 + math.exp(min(epsilon, _MAX_EXPONENT))) * overflow
     if not remaining > 0:
         raise _limit_too_small(limit)

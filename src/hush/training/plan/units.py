@@ -6,7 +6,7 @@ There are two ways to protect a user:
 - `UserGroups`: examples are sampled and clipped one by one, and the guarantee for an example is converted into one for
   a group of as many examples as a user may have.
 
-`compare_units` tells which of the two costs less for given numbers.
+`compare_units` computes which of the two costs less for given numbers.
 
 This module also reads ids out of datasets, and refuses ids that could split one person into two or merge two into one.
 """

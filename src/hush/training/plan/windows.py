@@ -1,4 +1,4 @@
-"""The window of time that each example is in, as a number."""
+"""Numbers the time window of each example."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def window_numbers(seconds: NDArray[np.float64], window: CalendarWindow | timede
 
 
 def _on_clocks(seconds: NDArray[np.float64], zone: str) -> NDArray[np.float64]:
-    """Return what clocks in a time zone show, as if that were UTC."""
+    """Return the local time in a time zone, as if it were UTC."""
     try:
         clocks = ZoneInfo(zone)
     except (KeyError, OSError, ValueError):  # no such zone is a KeyError

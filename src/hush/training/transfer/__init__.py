@@ -1,4 +1,4 @@
-"""The model before a private run: which part of it is trained, and what its weights have learned from public data.
+"""Prepares a model for a private run: the part to train, and starting weights from public data.
 
 - `trained_part`: freezes layers, or replaces the output layer.
 - `lora`: low-rank adapters, by the library peft.

@@ -34,7 +34,7 @@ def pretrain(
         optimizer: An optimizer over the model's parameters. The private phase may use another one.
         data: Examples and targets that need no protection. They must not contain private examples, nor be chosen
             by looking at private ones.
-        public: Which data it is, and why it is public; stated with the guarantee.
+        public: Your statement of which data it is and why it is public; the guarantee repeats it.
         epochs: The number of passes over the examples.
         batch_size: The number of examples in a batch; the last batch of an epoch may have fewer.
         loss: From (outputs, targets) to one loss per example. By default, cross entropy.

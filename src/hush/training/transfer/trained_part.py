@@ -1,7 +1,7 @@
-"""Training a part of a model: freeze layers, or replace the output layer.
+"""Training part of a model: freeze layers, or replace the output layer.
 
 The noise of a step has one entry per trained parameter, so training fewer parameters means less noise in total. Call
-these functions before you build the optimizer and before `privatize`; both look at the parameters as they are then.
+these functions before you build the optimizer and before `privatize`; both read the parameters at that time.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _find_head(model: nn.Module, layers: dict[str, nn.Module]) -> str:
 
 
 def _parallel_heads(model: nn.Module, layers: dict[str, nn.Module], last: str) -> list[str]:
-    """Return a layer beside the last one that looks like another head: it takes the same inputs, and feeds neither."""
+    """Return a layer that looks like a second head: it has the inputs of the last one, and neither feeds the other."""
     parent = last.rpartition(".")[0]
     siblings = [path for path in layers if path.rpartition(".")[0] == parent and path != last]
     if not siblings or isinstance(model.get_submodule(parent), nn.Sequential):

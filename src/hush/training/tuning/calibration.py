@@ -95,10 +95,10 @@ def tune(
     best run is returned. K, the other scores, and all output, logs and errors of the runs stay secret.
 
     Args:
-        train: From (settings, noise_multiplier) to a `Candidate`, or to `HeldOutAnswers` if the score is
-            private. It must create a new model each time, with fresh noise, and leave nothing behind. A run that
-            fails loses silently, so test the function on made-up data first. Errors that hush itself raises, which are
-            about arguments, end the search.
+        train: From (settings, noise_multiplier) to a `Candidate`, or to `HeldOutAnswers` if the score is private. It
+            must create a new model each time, with fresh noise, and leave nothing behind. A run that fails loses
+            silently, so test the function on made-up data first. Errors raised by hush itself, which concern arguments,
+            end the search.
         space: The settings by name: a list of values or a `Range` for each, drawn independently. Or a list of
             complete settings. Fix it before you look at the data.
         cost: From (settings, noise_multiplier) to the cost of such a run: a `TrainingPlan` or an event. It gets only
@@ -108,10 +108,10 @@ def tune(
         delta: The delta of the whole search.
         repetitions: The distribution of the number of runs. By default `Repetitions.logarithmic` with a mean of 10.
         relation: The neighbouring relation. By default, that of the plans that ``cost`` returns.
-        unit: What is protected. By default, the unit of those plans.
+        unit: The privacy unit. By default, the unit of those plans.
         source: The random source; for tests, a TestSource.
         progress: Whether to show, on the error stream, that the search is running. Its progress is secret.
-        budget: The budget that the search is charged to, such as one of a ledger. The whole cost is reserved before
+        budget: The budget that the search is charged to, such as a ledger's. The whole cost is reserved before
             the search. Do not charge the runs again.
 
     Returns:
@@ -122,10 +122,10 @@ def tune(
 
     Assumes:
         Runs are independent given the data, and cost what ``cost`` says (checked here for runs of `hush.fit` and
-        `hush.privatize` that are returned as they are; otherwise the caller's duty). Nobody sees how long the search
-        took, nor what runs wrote to files (the caller's duty). Whether a run fails does not depend on one unit, and the
-        space does not depend on the data (the caller's duty). The score is as private as its type says (checked here
-        for `Score.private`, whose noise is added here; otherwise the caller's duty).
+        `hush.privatize` that are returned as they are; otherwise the caller's duty). No one observes how long the
+        search took, nor what runs wrote to files (the caller's duty). Whether a run fails does not depend on one unit,
+        and the space does not depend on the data (the caller's duty). The score is as private as its type says (checked
+        here for `Score.private`, whose noise is added here; otherwise the caller's duty).
 
     References:
         Papernot & Steinke 2022, "Hyperparameter Tuning with Renyi Differential Privacy", Theorem 2 (truncated negative

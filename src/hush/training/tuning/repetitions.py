@@ -1,8 +1,8 @@
 """The number of runs in a private search: random, and secret.
 
-The best of exactly k runs may cost k times as much as one run. The best of K runs costs far less if K is drawn from one
-of the distributions below and never revealed (Papernot & Steinke 2022). With a mean of 10 and Gaussian runs of noise 1
-to 32, the search costs between 1.5 and 2.5 times the epsilon of one run, at delta 1e-5.
+Releasing the best of exactly k runs may cost k times as much as one run. The best of K runs costs far less if K is
+drawn from one of the distributions below and never revealed (Papernot & Steinke 2022). With a mean of 10 and Gaussian
+runs of noise 1 to 32, the search costs between 1.5 and 2.5 times the epsilon of one run, at delta 1e-5.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class NegativeBinomialRepetitions(Repetitions):
 
 @dataclass(frozen=True, slots=True)
 class LogarithmicRepetitions(NegativeBinomialRepetitions):
-    """K >= 1 has the logarithmic distribution: P(k) ~ (1 - gamma)^k / k. The cheapest of the family.
+    """K >= 1 has the logarithmic distribution: P(k) ~ (1 - gamma)^k / k. It is the cheapest of the family.
 
     Attributes:
         mean: The mean number of runs, which determines gamma.

@@ -1,4 +1,4 @@
-"""Scores: how the runs of a private search are compared.
+"""Scores, by which the runs of a private search are compared.
 
 A score is computed from data, so comparing runs by it releases information. `PublicScore` uses public data,
 `PrivateScore` adds noise to accuracies on held-out private data, and `ChargedScore` is for scores that a run has
@@ -32,7 +32,7 @@ class Candidate:
 
     Attributes:
         score: The score; the largest wins. NaN and infinities lose to every number.
-        result: What is released if the run wins: a model, or the run itself.
+        result: The result to release if the run wins: a model, or the run itself.
 
     >>> Candidate(score=0.9, result="model").score
     0.9
@@ -48,7 +48,7 @@ class HeldOutAnswers:
 
     Attributes:
         correct: For each held-out example, whether the answer was right; or how good it was, from 0 to 1.
-        result: What is released if the run wins: a model, or the run itself.
+        result: The result to release if the run wins: a model, or the run itself.
         units: If users are protected, the user of each held-out example. A user counts once, with the mean.
 
     >>> HeldOutAnswers(correct=[True, False, True], result="model").correct
@@ -77,7 +77,7 @@ class Score(ABC):
         """Compare runs on public data. It costs nothing; the guarantee states your reason.
 
         Args:
-            reason: Which data it is, and why it is public. Your statement; hush cannot check it.
+            reason: Your statement of which data it is and why it is public; hush cannot check it.
         """
         return PublicScore(reason)
 
@@ -89,7 +89,7 @@ class Score(ABC):
         score on held-out examples adds next to nothing.
 
         Args:
-            size: About the number of held-out units, and public. It changes no comparison.
+            size: About the number of held-out units, and public. It does not affect comparisons.
         """
         return PrivateScore(size)
 
@@ -104,7 +104,7 @@ class Score(ABC):
 
     @abstractmethod
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        """Return what the guarantee of a search assumes about the score."""
+        """Return the assumptions of a search's guarantee about the score."""
 
     @abstractmethod
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
@@ -116,7 +116,7 @@ class PublicScore(Score):
     """Runs are compared on public data. It costs nothing; the guarantee states your reason.
 
     Attributes:
-        reason: Which data it is, and why it is public. Your statement; hush cannot check it.
+        reason: Your statement of which data it is and why it is public; hush cannot check it.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""A private search under a plan: a secret number of runs, of which only the best is released.
+"""A private search under a plan: runs a secret number of trainings, and releases only the best.
 
 repetitions.draw > [ space.draw > train > score.value ] K times > the best run > Tuned
 """
@@ -37,13 +37,13 @@ class Tuned:
     Attributes:
         settings: The settings of the best run; None if there was no run, which only `Repetitions.poisson` allows.
         score: Its score, as private as the guarantee says. Minus infinity if all runs failed; None without a run.
-        result: What the run returned; None if it failed.
+        result: The result of the run; None if it failed.
         noise_multiplier: The noise that the run was given.
         guarantee: The guarantee of the whole search.
         event: The event of the search, to compose it with others. It is an upper bound: at each Renyi order, the
             largest of the costs of all settings.
         one_run: The guarantee of a single run with the same noise, by the same accountant.
-        receipt: What the search cost and what is left of the budget; None without a ledger.
+        receipt: The cost of the search and the rest of the budget; None without a ledger.
 
     >>> from hush.accounting import GaussianEvent
     >>> from hush.training import Score, plan_tuning
@@ -89,8 +89,8 @@ class TuningPlan:
         score_noise: The noise on a run's score, if any.
         delta: The delta of the guarantee.
         relation: The neighbouring relation of the guarantee.
-        unit: What the guarantee protects.
-        assumptions: What the guarantee assumes.
+        unit: The privacy unit.
+        assumptions: The assumptions of the guarantee.
 
     >>> from hush.accounting import GaussianEvent
     >>> from hush.training import Score, plan_tuning
@@ -134,7 +134,7 @@ class TuningPlan:
     ) -> Tuned:
         """Search, and return the best run. `tune` describes the arguments.
 
-        Every call is a search of its own, and costs what `guarantee` says.
+        Every call is a separate search, which costs what `guarantee` states.
         """
         if not callable(train):
             raise InvalidArgument("train", type(train).__name__, "a function of settings and a noise multiplier")
@@ -249,7 +249,7 @@ class _Best:
         self._num_tied = 0
 
     def offer(self, run: _FinishedRun) -> None:
-        """Take a run into account."""
+        """Consider a run."""
         if self.run is not None:
             _refuse_shared(self.run.result, run.result)
         if self.run is None or run.score > self.run.score:
@@ -274,7 +274,7 @@ def _refuse_shared(first: Any, second: Any) -> None:
 
 
 def largest(runs: tuple[Event, ...], score: Event | None) -> Event:
-    """Return an event whose divergence is, at every order, the largest of these.
+    """Return an event whose divergence at every order is the largest of these.
 
     The settings of a run are drawn without looking at the data, and are known in the end. So the divergence of a run is
     at most that of the most expensive settings (quasi-convexity). Held-out units are disjoint from those that are

@@ -1,7 +1,7 @@
 """Silence: a private search must not reveal anything about its runs while it is running.
 
-How many runs there are is secret, and so is everything they print, warn or log. Only a line that moves with the clock
-shows that the search is alive.
+How many runs there are is secret, and so is everything they print, warn or log. A line that changes with time, not with
+progress, shows that the search is running.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def silenced() -> Iterator[None]:
 
 
 class SearchIndicator:
-    """A line on the error stream while a search is running. It moves with the clock, so it counts nothing."""
+    """A line on the error stream while a search is running. It changes with time only, so it reveals no progress."""
 
     def __init__(self, *, show: bool) -> None:
         """Remember the error stream as it is now, before it is silenced."""

@@ -254,10 +254,10 @@ def test_a_catalog_takes_the_place_of_flags(path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--unit", "who"], "unit='who': expected none beside --catalog. Write it into the catalog."),
-        (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none beside --catalog."),
-        (["--public-table", "zones"], "--public-table=['zones']: expected none beside --catalog."),
-        (["postgresql://ann:geheim@host/db"], "data='...': expected none beside --catalog."),
+        (["--unit", "who"], "unit='who': expected none with --catalog. Write it into the catalog."),
+        (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none with --catalog."),
+        (["--public-table", "zones"], "--public-table=['zones']: expected none with --catalog."),
+        (["postgresql://ann:geheim@host/db"], "data='...': expected none with --catalog."),
     ],
 )
 def test_declarations_beside_a_catalog_are_refused(
@@ -310,9 +310,9 @@ def test_a_replayed_answer_is_told(
     Ledger(url).budget("people", epsilon=3, unit="person")
     charging = ["--epsilon", "1", "--budget", "people", "--db", url]
     assert ask(path, *charging) == 0
-    assert "ledger gave this answer" not in capsys.readouterr().err
+    assert "ledger already had this answer" not in capsys.readouterr().err
     assert ask(path, *charging) == 0
-    assert "The ledger gave this answer before: it is of 2" in capsys.readouterr().err
+    assert "The ledger already had this answer, from 2" in capsys.readouterr().err
     answer = as_json(capsys, path, *charging)
     assert answer["replayed"] is True
     assert answer["answered"].endswith("+00:00")
@@ -340,7 +340,7 @@ def test_a_fact_and_learned_bounds(path: Path, capsys: pytest.CaptureFixture[str
     assert "--bounds for columns without any" in priced
     assert main(["query", str(path), text, *flags, "--format", "json"]) == 0
     limits = json.loads(capsys.readouterr().out)["limits"]
-    assert limits[0] == "Limits, the most that a unit has, as you declared: a unit counts with at most 1 row."
+    assert limits[0] == "Limits, declared as facts: a unit counts with at most 1 row."
     assert limits[1].startswith("Values of income are clamped to ")
 
 

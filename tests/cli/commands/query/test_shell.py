@@ -172,7 +172,7 @@ def test_what_is_left_of_the_budget(
     states = re.findall(r"So far epsilon <= ([\d.]+) of 3; (\d+) of 100 standard queries are left", printed)
     assert states == [("0", "100"), ("1", "66"), ("1.5", "50"), ("1.5", "50")]
     assert "Charged to clinic (row " in printed
-    assert "The ledger gave this answer before" in printed
+    assert "The ledger already had this answer" in printed
     assert "exceeds the budget" in printed
 
 

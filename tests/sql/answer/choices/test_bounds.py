@@ -125,7 +125,39 @@ def test_what_is_learned_never_decides_whether_there_is_an_answer(rows: int, agg
         f"SELECT {aggregate} AS a FROM t", epsilon=1.0, source=TestSource(aggregate)
     )
     assert "Too few units have values of x" in answer.limits[1]
+    assert answer.rows == [(None,)]
+    assert answer.intervals == answer.noise_intervals == [{}]
     assert answer.guarantee.epsilon == pytest.approx(0.9 + 2 / 3 * 0.1)
+
+
+def test_only_what_needs_unknown_bounds_is_missing() -> None:
+    """Within bounds that say nothing about the values, an average would look exact: 1.00, from 0.99 to 1.01."""
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT i AS who, i % 2 AS sex, 7.0 AS x, 2.0 AS y FROM range(90) AS r(i)")
+    people = hush.table(connection, name="t", unit="who", bounds={"y": (0, 4)}, keys={"sex": [0, 1]}, rows_per_unit=1)
+    columns = "COUNT(x) AS n, AVG(x) AS a, AVG(y) AS b, SUM(x) / SUM(y) AS c, MEDIAN(x + y) AS d"
+    answer = people.sql(f"SELECT sex, {columns} FROM t GROUP BY sex", epsilon=2.0, source=TestSource(5))
+    for row, ends in zip(answer.rows, answer.intervals, strict=True):
+        assert [value is None for value in row] == [False, False, True, False, True, True]
+        assert sorted(ends) == ["b", "n"]
+    assert "nan" not in str(answer).lower()
+    assert answer.to_pandas(intervals=True)["a"].isna().all()
+
+
+@pytest.mark.parametrize("spread", ["uniform", "lognormal", "symmetric"])
+def test_values_that_are_spread_over_many_bins_are_found(spread: str) -> None:
+    """No bin stands out by itself, several together do: 1,200 units, at a fifteenth of epsilon 1 (fixed key)."""
+    rng = np.random.default_rng(3)
+    values = {
+        "uniform": rng.uniform(0, 100, 1200),
+        "lognormal": np.exp(rng.normal(4, 1.5, 1200)),
+        "symmetric": rng.normal(0, 10, 1200),
+    }[spread]
+    plan = plan_bounds(NUMBER, "x", 1 / 15)
+    drawn = [plan.learn(histograms(values, values), TestSource(f"{spread} {index}")) for index in range(40)]
+    assert np.mean([one.learned for one in drawn]) > 0.9
+    beyond = [np.mean((values < one.low) | (values > one.high)) for one in drawn]
+    assert np.median(beyond) < 0.1
 
 
 @pytest.mark.parametrize("low", [-(2.0**41), -4.0, -(2.0**-20), 0.0, 2.0**-20, 1.0, 2.0**40])

@@ -16,7 +16,7 @@ from hush.guarantee import Unit
 from hush.ledger import Ledger, OverBudget
 from hush.randomness import TestSource
 from hush.sql import Table
-from hush.sql.answer.choices.limits import Measure, RequestedLimits, plan_limits
+from hush.sql.answer.choices.limits import LimitsPlan, Measure, RequestedLimits, plan_limits
 from hush.sql.answer.price import PriceRequest
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews
@@ -273,8 +273,27 @@ def test_a_chosen_limit_on_groups_is_no_more_than_delta_allows(
         answer = flights.sql(
             query, epsilon=20.0, delta=2e-11, noise=noise, selection=selection, source=TestSource(query)
         )
-        assert any(line.startswith("Delta allows ") for line in answer.limits)
+        assert any(line.startswith("Epsilon and delta allow ") for line in answer.limits)
         flights.forget_limits()
+
+
+def test_limits_that_no_noise_covers_are_lowered(flights: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the answer would fail after its limits were paid for, and tell their noise without an account of it."""
+
+    def choose(plan: LimitsPlan, *_: Any) -> dict[Measure, ChosenLimit]:
+        limits = {measure: 2**24 if measure is Measure.GROUPS else 2**19 for measure in plan.measures}
+        return {measure: ChosenLimit(limit=limit, beyond=0.0, beyond_error=0.0) for measure, limit in limits.items()}
+
+    monkeypatch.setattr(LimitsPlan, "choose", choose)
+    text = (
+        "SELECT airport, MEDIAN(delay) AS m, COUNT(DISTINCT plane) AS p, SUM(delay) AS s FROM flights GROUP BY airport"
+    )
+    for rows_per_unit in (None, 10**6):
+        for noise in (None, LaplaceNoise()):
+            flights.forget_limits()
+            answer = flights.sql(text, epsilon=0.01, delta=1e-6, rows_per_unit=rows_per_unit, noise=noise)
+            assert answer.guarantee.epsilon == pytest.approx(0.01)
+            assert any(line.startswith("Epsilon and delta allow ") for line in answer.limits)
 
 
 @pytest.mark.parametrize("selection", [TruncatedGeometric(), LaplaceThreshold(), GaussianThreshold()])

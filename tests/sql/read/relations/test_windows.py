@@ -37,6 +37,8 @@ def about(window: str, table: str = "people") -> str:
         ("LAG(age, 1, 7) OVER (PARTITION BY user_id ORDER BY day)", "DEFAULT is not supported"),
         ("NTILE(4) OVER (PARTITION BY user_id ORDER BY day)", "NTILE is not supported"),
         ("COUNT(DISTINCT age) OVER (PARTITION BY user_id)", "no function of a window"),
+        ("BOOL_OR(flag) OVER (PARTITION BY user_id)", "no function of a window"),
+        ("MIN(flag) OVER (PARTITION BY user_id)", "no function of a window"),
         ("MEDIAN(age) OVER (PARTITION BY user_id)", "not allowed here"),
         ("SUM(SUM(age) OVER (PARTITION BY user_id)) OVER (PARTITION BY user_id)", "over rows are refused"),
         ("FIRST_VALUE(age) IGNORE NULLS OVER (PARTITION BY user_id ORDER BY day)", "no function of a window"),

@@ -1,4 +1,4 @@
-r"""`hush query`: a question in SQL, answered with differential privacy.
+r"""`hush query`: answers a SQL query with differential privacy.
 
     arguments  ->  hush.sql.Table  ->  price, preview or answer  ->  table, CSV or JSON
 
@@ -30,8 +30,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = commands.add_parser(
         "query",
-        help="answer a question in SQL privately",
-        description="Answer a question in SQL about a file or a table of personal data, with differential privacy. The "
+        help="answer a SQL query privately",
+        description="Answer a SQL query on a file or table of personal data, with differential privacy. The "
         "query that the engine runs bounds the contribution of each privacy unit, and only noisy numbers leave it. "
         "Without SQL, a shell opens, which shows each price before you pay it; it reads statements from a pipe, too.",
         epilog='Example: hush query people.parquet "SELECT region, COUNT(*) FROM people GROUP BY region" '

@@ -19,15 +19,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="DATA",
         help="a CSV, Excel or Parquet file, whose name is the table's name in the query; or "
-        "postgresql://user@host/database with --table (keep the password in ~/.pgpass). Left out with --catalog",
+        "postgresql://user@host/database with --table (keep the password in ~/.pgpass). Omit it with --catalog",
     )
     parser.add_argument("sql", nargs="?", metavar="SQL", help="a SELECT with aggregates; if omitted, a shell opens")
     parser.add_argument(
         "--catalog",
         metavar="FILE",
-        help="a file that declares the tables, their data and what is known about them; `hush catalog init` writes one",
+        help="a file that declares the tables and their data; `hush catalog init` writes one",
     )
-    parser.add_argument("--table", metavar="NAME", help="a table or view of the database; another name for a file")
+    parser.add_argument("--table", metavar="NAME", help="a table or view of the database, or another name for a file")
     parser.add_argument(
         "--unit",
         metavar="COLUMN",
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         choices=[window.value for window in CalendarWindow],
-        help="protect what a unit does within one such window of the calendar; needs --time",
+        help="protect what a unit does within each such calendar window; needs --time",
     )
     parser.add_argument("--time", metavar="COLUMN", help="with --window: the column of dates or times")
     _add_cost(parser)
@@ -50,13 +50,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--noise-intervals",
         action="store_true",
-        help="show intervals of the noise alone, which allow for nothing beyond the limits",
+        help="show intervals that cover the noise only, not what limits may leave out",
     )
     add_charging(parser)
     parser.add_argument(
         "--new-data",
         action="store_true",
-        help="with --budget: the data are new, so run the query again, and pay again",
+        help="with --budget: the data have changed, so run the query again and pay again",
     )
     parser.add_argument(
         "--content-key",
@@ -67,8 +67,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cost(parser: argparse.ArgumentParser) -> None:
-    """Add what the answer may cost, or how accurate it should be."""
-    group = parser.add_argument_group("what the answer may cost")
+    """Add the cost of the answer, or how accurate it should be."""
+    group = parser.add_argument_group("the cost of the answer")
     group.add_argument("--epsilon", type=float, help="the privacy budget of the answer (default for --preview: 1)")
     group.add_argument(
         "--accuracy", type=float, metavar="SHARE", help="instead of --epsilon: the relative error that you accept"
@@ -105,17 +105,17 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         "--groups-per-unit",
         type=int,
         metavar="N",
-        help="in how many groups a unit counts (default: chosen privately, on a tenth of epsilon)",
+        help="the most groups in which a unit counts (default: chosen privately, on a tenth of epsilon)",
     )
     group.add_argument(
         "--rows-per-unit",
         type=int,
         metavar="K",
-        help="how many rows of a unit count in each group (default: a limit for all groups is chosen privately)",
+        help="the most rows of a unit that count in each group (default: a limit for all groups is chosen privately)",
     )
     group.add_argument(
         "--most-rows",
         type=int,
         metavar="K",
-        help="a fact: no unit has more rows than this. Intervals then hold for the truth",
+        help="your assurance that no unit has more rows than this. Intervals then cover the true answer",
     )

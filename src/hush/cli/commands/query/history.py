@@ -1,6 +1,6 @@
-"""What the shell reads from a terminal, and the history of statements, which only you can read.
+"""Reading lines from a terminal, and the history of statements, which only you can read.
 
-Queries are not data. They can name people all the same, as in ``WHERE name = 'Ann'``, so the file has mode 600, and the
+Queries are not data, but they can name people, as in ``WHERE name = 'Ann'``, so the file has mode 600, and the
 shell says where it is.
 """
 
@@ -44,7 +44,7 @@ class History:
         return input(prompt)
 
     def add(self, statement: str) -> None:
-        """Remember a statement, as one line. One with a comment to the end of its line cannot be one line."""
+        """Remember a statement as one line. A statement with a comment up to the end of a line is skipped."""
         if self._readline is None or "--" in statement:
             return
         self._readline.add_history(" ".join(statement.split("\n")))

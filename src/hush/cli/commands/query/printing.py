@@ -1,6 +1,6 @@
-"""What `hush query` prints: prices and answers, for people, as CSV or as JSON.
+"""The output of `hush query`: prices and answers, for people, as CSV or as JSON.
 
-Standard output has the answer only, so that it can be piped; what it guarantees goes to standard error, or into the
+Standard output has the answer only, so that it can be piped; its guarantee goes to standard error, or into the
 JSON object.
 """
 
@@ -45,12 +45,12 @@ def print_price(price: QueryPrice, form: str) -> None:
 
 
 def print_answer(answer: QueryAnswer | Preview, form: str, *, noise_intervals: bool = False) -> None:
-    """Print an answer on standard output, and what it guarantees on standard error, or in the JSON object.
+    """Print an answer on standard output, and its guarantee on standard error or in the JSON object.
 
     Args:
         answer: The answer.
         form: table, csv or json.
-        noise_intervals: Whether to show the intervals of the noise alone, which a preview does not have.
+        noise_intervals: Whether to show the intervals of the noise alone, which previews do not have.
     """
     from hush.sql import Preview, named_columns
 

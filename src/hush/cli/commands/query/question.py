@@ -1,4 +1,4 @@
-"""From flags to a table and the arguments of a query."""
+"""Turns flags into a table and the arguments of a query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_table(options: argparse.Namespace) -> Table:
     if options.data is None:
         raise InvalidArgument("data", None, "a file or a database", "Or --catalog FILE, which names the data")
     if options.unit is None:
-        advice = "If each row is another person, write --unit row"
+        advice = "If each row is a different person, write --unit row"
         raise InvalidArgument("unit", None, "the column that identifies the privacy unit", advice)
     keys = _parse_keys(options.keys or [])
     declared: dict[str, Any] = {
@@ -49,12 +49,12 @@ def open_table(options: argparse.Namespace) -> Table:
 
 
 def _refuse_declarations(options: argparse.Namespace) -> None:
-    """Refuse what the catalog says already. Two declarations of one thing would differ some day."""
+    """Refuse flags for what the catalog declares, because two declarations of one fact could differ."""
     if options.data is not None:
-        raise InvalidArgument("data", "...", "none beside --catalog", "The catalog names the data of its tables")
+        raise InvalidArgument("data", "...", "none with --catalog", "The catalog names the data of its tables")
     for name in DECLARING:
         if getattr(options, name) is not None:
-            raise InvalidArgument(name, getattr(options, name), "none beside --catalog", "Write it into the catalog")
+            raise InvalidArgument(name, getattr(options, name), "none with --catalog", "Write it into the catalog")
 
 
 def _unit(options: argparse.Namespace) -> str | UserWindow:
@@ -80,7 +80,10 @@ def _noise(options: argparse.Namespace) -> GaussianNoise | LaplaceNoise | None:
 
 
 def preview(people: Table, text: str, options: argparse.Namespace) -> Preview:
-    """Answer for invented rows. That costs nothing, so epsilon and delta may be left out; an accuracy sets epsilon."""
+    """Answer a query on invented rows.
+
+    That costs nothing, so epsilon and delta may be omitted; an accuracy sets epsilon.
+    """
     names = ("groups_per_unit", "rows_per_unit", "confidence")
     question: dict[str, Any] = {**{name: getattr(options, name) for name in names}, "noise": _noise(options)}
     if options.epsilon is not None or options.accuracy is not None or options.expected is not None:

@@ -1,6 +1,6 @@
 """The shell of `hush query`: statements from a terminal or from a pipe.
 
-On a terminal, the price of a statement is shown before anything is asked, and Enter confirms it. Errors do not end the
+On a terminal, the price of a statement is shown first, and Enter confirms it. Errors do not end the
 session, Ctrl-C drops a statement, and Ctrl-D leaves. From a pipe, there are no prompts and no prices, and the first
 error ends everything with its exit status.
 """
@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hush.cli.commands.query.flags import add_flags
 from hush.cli.commands.query.history import History, history_file
 from hush.cli.commands.query.printing import print_answer, print_price
 from hush.cli.commands.query.question import arguments_of, preview
 from hush.cli.commands.query.shell_commands import run_command
 from hush.cli.commands.query.statements import first_statement, is_blank
+from hush.cli.messages import in_flags
 from hush.cli.terminal import wrapped
 from hush.errors import HushError
 
@@ -80,7 +82,7 @@ class _Shell:
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
-        """Let no error end the session. After one, and after Ctrl-C, the statement is dropped."""
+        """Keep errors from ending the session. After an error or Ctrl-C, the statement is dropped."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
@@ -89,15 +91,17 @@ class _Shell:
 
     def _message(self, error: BaseException) -> str:
         if self._is_interrupted:  # an engine may have made an error of its own of it
-            paid = " If it was charged, the same question goes on with what was paid." if self._is_asking else ""
+            paid = " If it was charged, ask again: the same question is not charged twice." if self._is_asking else ""
             return f"\nCancelled.{paid}"
         if isinstance(error, HushError):
-            return f"hush query: {error}"
+            parser = argparse.ArgumentParser()
+            add_flags(parser)
+            return f"hush query: {in_flags(str(error), parser, self._options)}"
         # A bug of ours, whose message may hold data.
         return f"hush query: {type(error).__name__}, whose message is hidden, because it may quote a record"
 
     def interrupt(self, *_: object) -> None:
-        """Drop the statement: what Ctrl-C does."""
+        """Drop the statement, as Ctrl-C does."""
         self._is_interrupted = True
         raise KeyboardInterrupt
 

@@ -1,9 +1,9 @@
-"""What is chosen privately before an answer: limits on contributions, and bounds of columns that nobody declared.
+"""Private choices that precede an answer: limits on contributions, and bounds of undeclared columns.
 
 In reading order:
 
 - `limits`: limits on a unit's rows and groups, given or chosen.
-- `bounds`: bounds of columns, learned from what units hold at least and at most.
-- `chooser`: how both are paid for, remembered and used again.
-- `left_out`: what limits are expected to leave out, which intervals allow for.
+- `bounds`: bounds of columns, learned from the smallest and largest values of units.
+- `chooser`: how both are paid for, remembered and reused.
+- `left_out`: an estimate of what limits leave out, which intervals allow for.
 """

@@ -1,11 +1,12 @@
-"""Bounds of columns that nobody declared: learned privately, on the share of epsilon that pays for limits.
+"""Bounds of undeclared columns, learned privately with the share of epsilon that pays for limits.
 
 A sum needs to know where its values lie. Units are counted by the order of magnitude of their least value and of their
 greatest one, with noise, and bounds are read off such that few units lie beyond (`hush.statistics.ExtremeBins`). A unit
 counts once in each of the two histograms, whatever its rows are. The bounds are then public, like chosen limits.
 
-If too few units have values, nothing rises above the noise. The bounds are then `STAND_IN`, which depends on no data,
-and the answer says so. Nothing here raises: what is learned must not decide whether there is an answer.
+If too few units have values, nothing rises above the noise. The bounds are then `STAND_IN`, which depends on no data.
+A result computed within them says nothing about the values and would look exact, so it is missing from the answer, and
+the answer says so. Nothing here raises, because private data must not decide whether there is an answer.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class BoundsPlan:
 
     @property
     def event(self) -> Event:
-        """What learning the bounds costs."""
+        """The cost of learning the bounds."""
         return self.noise.event
 
     def learn(self, counts: NDArray[np.int64], source: RandomSource) -> LearnedBounds:

@@ -1,8 +1,8 @@
-"""What is chosen privately before an answer: limits on contributions, and bounds of columns that nobody declared.
+"""Makes the private choices that precede an answer: limits on contributions, and bounds of undeclared columns.
 
 One share of epsilon pays for all of it. What is chosen is public from then on. Further queries about the same rows use
 it again for free: limits if they also have the same groups, bounds whatever their groups are. Without a budget, the
-table remembers choices; with one, its ledger stores them, since one budget has not paid for what another one bought.
+table remembers choices; with one, its ledger stores them, since a budget cannot use what another one paid for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ChoicesPlan:
 
     Attributes:
         limits: How limits are chosen; None if they are given or known.
-        bounds: How the bounds of each column are learned that nobody declared and nobody learned before.
+        bounds: How to learn the bounds of each column for which they were neither declared nor learned before.
     """
 
     limits: LimitsPlan | None
@@ -65,7 +65,7 @@ class ChoicesPlan:
 
     @property
     def event(self) -> Event:
-        """What all choices cost together."""
+        """The cost of all choices together."""
         limits = () if self.limits is None else (self.limits.event,)
         return ComposedEvent((*limits, *(column.event for column in self.bounds)))
 
@@ -77,7 +77,7 @@ def plan_choices(measures: tuple[Measure, ...], columns: Mapping[Expr, str], eps
     if the part followed the number of histograms exactly, a query with one more column would pay for all choices anew.
 
     Args:
-        measures: What units are counted by, to choose limits.
+        measures: The properties by which units are counted, to choose limits.
         columns: The names of the columns whose bounds have to be learned.
         epsilon: The most epsilon of all choices together.
     """
@@ -93,10 +93,10 @@ class Choices:
     """Limits and bounds that were chosen privately.
 
     Attributes:
-        limits: What was chosen by measure.
-        bounds: What was learned by column.
+        limits: The chosen limit of each measure.
+        bounds: The learned bounds of each column.
         paid: The epsilon that this answer pays for the bounds of columns, and for limits (None).
-        events: What that costs.
+        events: The events of these choices.
     """
 
     limits: Mapping[Measure, ChosenLimit] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Choices:
     events: tuple[Event, ...] = ()
 
     def left_out(self, *, in_total: bool) -> LeftOut:
-        """Return what is expected to be beyond the limits, of rows in total or in each group, as whole numbers."""
+        """Return the expected excess beyond the limits, of rows in total or in each group, as whole numbers."""
         expected = {measure: float(round(choice.expected)) for measure, choice in self.limits.items()}
         rows = expected.get(Measure.ROWS if in_total else Measure.ROWS_IN_A_GROUP, 0.0)
         return LeftOut(rows=rows, units=expected.get(Measure.GROUPS, 0.0))
@@ -151,7 +151,7 @@ class Chooser:
         Args:
             plan: The query's plan, within any limits and bounds.
             choices_plan: How choices are made.
-            known: What is known already.
+            known: Earlier choices.
             source: The random source.
             charge: Charges a budget, which stores choices; None without a budget.
         """
@@ -251,10 +251,10 @@ def stored_charge(
 
 
 def _limits_key(plan: QueryPlan, measures: tuple[Measure, ...]) -> Key:
-    """Return what chosen limits depend on: a query's rows and groups, and what is measured."""
+    """Return the key of chosen limits: a query's rows and groups, and the measure."""
     return (plan.fingerprint(), *measures)
 
 
 def _column_key(plan: QueryPlan, column: Expr) -> Key:
-    """Return what learned bounds depend on: a query's rows, and the column."""
+    """Return the key of learned bounds: a query's rows, and the column."""
     return (plan.rows_fingerprint(), write_expression(column, dialect_named("duckdb")))

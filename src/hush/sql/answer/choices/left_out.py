@@ -1,4 +1,4 @@
-"""What chosen limits are expected to leave out, which intervals of counts and sums allow for."""
+"""An estimate of what chosen limits leave out. Intervals of counts and sums allow for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hush.sql.syntax.releases import Quantity, QueryStatistic
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What is expected to be beyond the limits of a query: ``rows``, and ``units`` in groups that do not count."""
+    """The expected excess beyond the limits of a query: ``rows``, and ``units`` in groups that do not count."""
 
     rows: float = 0.0
     units: float = 0.0

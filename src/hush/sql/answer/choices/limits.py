@@ -1,8 +1,8 @@
-"""Contribution limits for a query that names none: chosen privately, on a share of its epsilon.
+"""Contribution limits for a query that names none, chosen privately with a share of its epsilon.
 
-Without limits, nobody knows how much noise a query needs. With wrong ones, an answer is badly noisy, or leaves most of
-the data out without a word. So units are counted by how many rows and groups they have, in powers of two, with noise,
-and limits are chosen from these counts (`hush.statistics.noise.levels`). The limits are then public. The answer reports
+Without limits, the noise that a query needs is unknown. With wrong limits, an answer is very noisy, or silently leaves
+out most of the data. So units are counted by how many rows and groups they have, in powers of two, with noise, and
+limits are chosen from these counts (`hush.statistics.noise.levels`). The limits are then public. The answer reports
 them (`hush.sql.answer.conditions`), and further queries about the same rows and groups use them for free (`chooser`).
 
 Rows are limited in total, over all groups (`TotalLimits`): Laplace noise then covers what a unit has, and not the
@@ -41,7 +41,7 @@ LevelCounts = Mapping[tuple[int, int, int], int]
 
 
 class Measure(StrEnum):
-    """What units are counted by."""
+    """The property by which units are counted."""
 
     ROWS = "rows"
     GROUPS = "groups"
@@ -52,9 +52,9 @@ class Measure(StrEnum):
 class MostRows:
     """A fact about a table, for ``rows_per_unit=`` of `table`: no unit has more rows than this.
 
-    A number there is a limit, which leaves rows out. A fact leaves none out: the noise covers all rows that a unit can
-    have, and intervals hold for the truth. It is used by queries that read this table alone; others, such as joins,
-    choose limits as if it were not there. Rows beyond it are left out all the same: privacy does not rest on it.
+    A plain number there is a limit, which leaves rows out. A fact leaves no rows out: the noise covers all rows that a
+    unit can have, and intervals cover the true answer. Queries of this table alone use it; others, such as joins,
+    choose limits as if it were not there. Rows beyond it are still left out, so privacy does not depend on it.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -64,7 +64,7 @@ class MostRows:
     >>> answer = meals.sql("SELECT COUNT(*) AS n FROM meals", epsilon=1.0, source=TestSource(1))
     >>> low, high = answer.intervals[0]["n"]
     >>> low < 3000 < high, answer.limits[1]
-    (True, 'Intervals (95 %) hold for the truth, if what you declared is right.')
+    (True, 'Intervals (95 %) cover the true answer, if your declarations are right.')
 
     Attributes:
         rows: The most rows that any unit has. It is public: take it from what you know, not from the rows.
@@ -114,11 +114,11 @@ class RequestedLimits:
 
     @property
     def are_absent(self) -> bool:
-        """Whether nothing was given, and nothing is known."""
+        """Whether no limit was given and no fact is known."""
         return self == RequestedLimits()
 
     def measures(self, plan: QueryPlan, *, gaussian: bool = False) -> tuple[Measure, ...]:
-        """Return what has to be measured before the limits of a plan can be chosen.
+        """Return the measures needed before the limits of a plan can be chosen.
 
         Noise on rows and values depends on a unit's rows; noise on counts of units, and group selection, on its groups.
 
@@ -143,7 +143,7 @@ class RequestedLimits:
     def candidates(
         self, plan: QueryPlan, chosen: Mapping[Measure, ChosenLimit], groups_allowed: int | None = None
     ) -> list[Limits]:
-        """Return the limits to consider for a plan, from those given and those chosen. What is given goes first.
+        """Return the limits to consider for a plan, from those given and those chosen. Given limits take precedence.
 
         Args:
             plan: The plan.
@@ -183,7 +183,7 @@ class LimitsPlan:
     """The noise on the counts of units by level, fixed before they are read.
 
     Attributes:
-        measures: What units are counted by.
+        measures: The properties by which units are counted.
         noise: The noise on all counts.
     """
 
@@ -192,7 +192,7 @@ class LimitsPlan:
 
     @property
     def event(self) -> Event:
-        """What choosing the limits costs."""
+        """The cost of choosing the limits."""
         return self.noise.event
 
     def choose(self, counts: LevelCounts, source: RandomSource) -> dict[Measure, ChosenLimit]:
@@ -215,6 +215,17 @@ def plan_limits(measures: tuple[Measure, ...], epsilon: float) -> LimitsPlan:
     """Return how limits are chosen at an epsilon. A unit is in one level of each measure."""
     blocks = tuple(Block.disjoint(1, columns=NUM_LEVELS, whole=True) for _ in measures)
     return LimitsPlan(measures, plan_noise(blocks, groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise()))
+
+
+def lowered(chosen: Mapping[Measure, ChosenLimit]) -> dict[Measure, ChosenLimit]:
+    """Return chosen limits with half as many groups; when that is one, with half as many rows."""
+    groups_left = Measure.GROUPS in chosen and chosen[Measure.GROUPS].limit > 1
+    return {
+        measure: choice
+        if choice.limit == 1 or (groups_left and measure is not Measure.GROUPS)
+        else replace(choice, limit=choice.limit // 2)
+        for measure, choice in chosen.items()
+    }
 
 
 def limits_to_json(chosen: Mapping[Measure, ChosenLimit]) -> str:

@@ -1,8 +1,9 @@
-"""Joins: which rows are combined, and whether these belong to one unit.
+"""Joins: which rows they combine, and whether these belong to one unit.
 
 The plan itself equates the units of private tables that are joined. So no join can combine rows of different units,
-whatever the query says. A query that does not say so is refused, because its answer would not be what it asks for.
-Two columns say so if both identify the unit, or if one refers to the key that the other one holds (`Through`).
+whatever the query says. A query that does not equate them itself is refused, because its answer would differ from what
+it asks for. Two columns equate units if both identify the unit, or if one refers to the key that the other one holds
+(`Through`).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def reached(start: set[str], pairs: Iterable[Pair]) -> set[str]:
 
 
 def aliases_above(scope: Scope) -> set[str]:
-    """Return the aliases of the enclosing SELECTs. Those of them that a condition can equate are of one unit."""
+    """Return the aliases of the enclosing SELECTs. Tables that a condition can equate belong to one unit."""
     aliases: set[str] = set()
     while scope.parent is not None:
         scope = scope.parent
@@ -150,7 +151,7 @@ def _common_names(before: Mapping[str, NamedRelation], from_item: NamedRelation)
 
 
 def unmark_unit(scope: Scope, from_item: NamedRelation) -> None:
-    """Let no column of a table count as the unit any more, nor as a key that leads to it."""
+    """Stop treating columns of a table as the unit, or as keys that lead to it."""
     fields = tuple(
         replace(entry, prototype=replace(entry.prototype, unit=False, owner_key=""))
         for entry in from_item.relation.fields

@@ -1,8 +1,8 @@
 """Subqueries in conditions: EXISTS, IN and scalar subqueries.
 
-Such a subquery reads public tables only; or it reads rows of the unit that the condition is about, and no others. The
-plan equates the units itself. A query that does not say so is refused, because its answer would not be what it asks
-for.
+Such a subquery reads public tables only; or it reads only rows of the unit that the condition is about. The
+plan equates the units itself. A query that does not equate them itself is refused, because its answer would differ from
+what it asks for.
 
 | subquery | supported |
 |---|---|
@@ -11,7 +11,7 @@ for.
 | (SELECT AVG(y) ... WHERE ...) | one row of aggregates: likewise, without GROUP BY |
 
 WHERE of a subquery may name columns of the enclosing query. x NOT IN (...) compares with rows of the same unit only: a
-NULL in the rows of another unit, which would make it NULL in plain SQL, plays no part. A scalar subquery without an
+NULL in the rows of another unit, which would make it NULL in plain SQL, has no effect. A scalar subquery without an
 aggregate would fail if it had two rows, and so reveal that it does.
 """
 
@@ -50,7 +50,7 @@ class NestedReader:
     """Translates the subqueries of one condition. It is a hook of a `Translator`: None stands for all other nodes."""
 
     def __init__(self, reader: Reader, scope: Scope, common: Mapping[str, QueryRelation]) -> None:
-        """Take the reader of FROM clauses, and what the condition can name."""
+        """Take the reader of FROM clauses, and the names that the condition can use."""
         self._reader, self._scope, self._common = reader, scope, common
         self._refuse = reader.refuse
 

@@ -1,4 +1,4 @@
-"""What a query reads: tables, joins, CTEs and subqueries.
+"""Reads the tables, joins, CTEs and subqueries of a query.
 
 `Reader` turns a FROM clause into a typed tree (`hush.sql.syntax.relation`). It checks that each row of the result
 belongs to one unit: private tables are joined on their units only (`hush.sql.read.relations.joins`), and a LEFT JOIN
@@ -283,7 +283,7 @@ class Reader:
             check_comparable(self.refuse, node, owner, from_item)
             if not any(from_item.alias in pair for pair in pairs):
                 raise self.refuse(node, WIDE_JOIN, JOIN_ADVICE)
-            unmark_unit(scope, from_item)  # a row without a match has NULL for this unit, which then identifies nobody
+            unmark_unit(scope, from_item)  # a row without a match has NULL for this unit, which then identifies no unit
         return Join(from_item, left, private and owner is not None, all_of(parts)), [] if left else pairs
 
 

@@ -1,4 +1,4 @@
-"""Declared tables as relations, and the rows of a table that has its unit through others."""
+"""Declared tables as relations, including tables whose unit is found through other tables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _kind(table: PrivateTable | PublicTable, column: str) -> ColumnKind:
 
 
 def _prototype(name: str, column: ScannedColumn, tables: Tables) -> Expr:
-    """Return what is declared about a column's values."""
+    """Return the declarations about a column's values."""
     table, is_integer = tables[name], column.kind is ColumnKind.INT
     low, high = table.bounds.get(column.raw, (float("-inf"), float("inf")))
     prototype = Expr("column", column.kind, (), None, low, high, is_integer)

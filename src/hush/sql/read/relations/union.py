@@ -1,4 +1,4 @@
-"""UNION ALL: the rows of several subqueries, each of which keeps its unit.
+"""UNION ALL: the rows of several subqueries, whose rows keep their units.
 
 A unit may contribute through each part. Contributions are bounded after the union, as they are after a join.
 """
@@ -67,7 +67,7 @@ def union_all(
 
 
 def _united(refuse: Refuser, nodes: Sequence[exp.Expr], column: Sequence[Field]) -> Field:
-    """Return what is known about a column that comes from several ones. In the plan, all of them have the same name."""
+    """Return what is known about the column that combines several. In the plan, all of them have the same name."""
     alternatives = [entry.prototype for entry in column]
     kinds = {alternative.kind for alternative in alternatives}
     if ColumnKind.NULL in kinds or (len(kinds) > 1 and not kinds <= set(NUMBERS)):

@@ -1,7 +1,7 @@
 """Window functions in subqueries: over the rows of one unit.
 
-The plan partitions by the unit itself. A query that does not say so is refused, because its answer would not be what it
-asks for.
+The plan partitions by the unit itself. A query that does not do so is refused, because its answer would differ from
+what it asks for.
 
 Which of two rows comes first must not depend on the rows of other units, which may change the order in which an engine
 reads rows. ROW_NUMBER, LAG and LEAD therefore order rows by the query's expressions and then by all columns that the
@@ -68,7 +68,7 @@ def _function(row: Translator, node: exp.Expr) -> Expr:
     if rule is not None:
         return rule(row, node)
     aggregate = None if isinstance(node, exp.Window) else unit_aggregate(row, node)
-    if aggregate is None or aggregate.op == "distinct_of":
+    if aggregate is None or aggregate.op in ("distinct_of", "any_of", "all_of"):
         raise row.refuse(node, "this is no function of a window in a subquery", _FUNCTION_ADVICE)
     return aggregate
 
