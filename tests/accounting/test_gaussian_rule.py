@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush.accounting import (
+    ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
+    ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
     RepeatPoissonEvent,
@@ -144,7 +146,7 @@ def test_the_natural_filter_is_caught() -> None:
     """
     # After the first, one of two that are as bad together with it: a rare large loss, or a small one for sure.
     kinds = (GaussianEvent(1.0), PoissonSampledEvent(GaussianEvent(0.3), 0.05), GaussianEvent(1.385))
-    delta = 0.0295
+    delta = 0.0296
 
     @cache
     def allows(numbers: tuple[int, ...]) -> bool:
@@ -250,6 +252,20 @@ def test_what_is_left_beside_a_first_event_can_be_spent_and_no_more() -> None:
     together = PldAccountant(unit=USER).compose(event).compose(GaussianEvent(1 / math.sqrt(room)))
     assert 0.99 * epsilon < together.epsilon(1e-5) <= epsilon
     assert not limit.proves_first(event, Cost(**{**_values(first), "gaussian": first.gaussian - 10**9}))
+
+
+def test_an_event_of_several_cases_is_no_first_event() -> None:
+    """Other releases may come between, and which case it is may follow their answers."""
+    cases = (ComposedEvent((LaplaceEvent(1.0), GaussianEvent(9.0))), LaplaceEvent(0.9))
+    with pytest.raises(Unsupported, match="as a first event"):
+        cap(epsilon=3.0).first_cost(ParallelEvent(cases))
+
+
+def test_replaced_records_need_twice_the_noise() -> None:
+    limit = cap(relation=Relation.REPLACE)
+    noise = limit.least_noise(Cost())
+    assert limit.fits(limit.cost(GaussianEvent(noise)))
+    assert not limit.fits(limit.cost(GaussianEvent(noise * 0.98)))
 
 
 def _values(cost: Cost) -> dict[str, int]:

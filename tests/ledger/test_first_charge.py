@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from hush.accounting import GaussianEvent, LaplaceEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
 from hush.accounting.budget import Charge, Cost
-from hush.errors import HushError
+from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Unit
 from hush.ledger import EntryKind, Ledger, LedgerBudget, OverBudget
 
@@ -64,6 +64,34 @@ def test_a_voided_first_charge_leaves_the_budget_untouched(opened: Opened) -> No
     assert people.spent == 0.0
     people.charge(TRAINING, purpose="training")
     assert ledger.verify().ok
+
+
+def test_a_first_charge_that_others_follow_stays(opened: Opened) -> None:
+    """Otherwise a later answer decides whether it is run, and delta is spent on both kinds of outcomes."""
+    ledger = opened()
+    epsilon = 1.1 * PldAccountant(unit=Unit.user()).compose(TRAINING).epsilon(1e-5)
+    people = ledger.budget("people", epsilon=epsilon, delta=1e-5, unit="person")
+    first = people.reserve(Charge(event=TRAINING, purpose="training"))
+    query = people.reserve(Charge(event=GaussianEvent(100.0), purpose="a mean"))
+    for force in (False, True):
+        with pytest.raises(InvalidArgument, match="the only one so far"):
+            first.void(force=force)
+    assert people.spent == epsilon
+    query.void()  # nothing was released: it decides nothing
+    first.void()
+    assert people.spent == 0.0
+    assert ledger.verify().ok
+
+
+def test_a_first_charge_that_another_program_voids_is_found(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    epsilon = 1.1 * PldAccountant(unit=Unit.user()).compose(TRAINING).epsilon(1e-5)
+    people = ledger.budget("people", epsilon=epsilon, delta=1e-5, unit="person")
+    first = people.reserve(Charge(event=TRAINING, purpose="training"))
+    people.charge(GaussianEvent(100.0), purpose="a mean")
+    values = {"id": 0, "kind": EntryKind.VOIDED, "charge": first.id, "event": None, "details": "{}"}
+    ledger.store.append(replace(first.row, **values, **asdict(-first.row.cost)))
+    assert "voids a first event" in str(ledger.verify().findings)
 
 
 def test_no_part_of_a_first_charge_is_refunded(opened: Opened) -> None:

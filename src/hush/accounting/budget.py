@@ -32,7 +32,14 @@ most c e^((a - 1)(L - epsilon)) for the constant c of the conversion.
 cap. Then it is charged all of delta (`Cap.first_cost`), and only the Gaussian rule goes on, with what is left beside
 it. That is valid because the choice is made from the event's public parameters, before anything is released.
 
+It is refunded only while nothing else was charged: if a later answer decided whether it is run, delta would be spent
+twice, once on outcomes with it and once on those without.
+
 **A box** (`hush.accounting.box`) is declared with the budget, and paid with it: its composed privacy loss distribution.
+
+**Runs that stop early** may do so because of what they showed. Renyi divergences and epsilons add up step by step, so
+what was not run is refunded. The price in Gaussian noise is that of the whole run, and less than the sum of its steps'
+prices: it is refunded by whole parts of a composed event only (`Cap.part_cost`).
 
 **Large runs** can cost too much under every rule and still fit by their privacy loss distribution. Then the whole run
 is charged as one claim (`Cap.claimed_cost`). That is valid because none of its output was seen before; for the same
@@ -44,6 +51,7 @@ reason, no part of the charge can be refunded.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -62,6 +70,7 @@ from hush.accounting.filters import exactly
 from hush.accounting.gaussian_rule import MU_STEPS, Options, prepaid_options
 from hush.accounting.gaussian_rule import GaussianRule as GaussianRule
 from hush.accounting.losses.pairs import alternatives, changes
+from hush.accounting.losses.smoothing import gaussian_share
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 
@@ -83,6 +92,7 @@ FIRST = 10**12
 NO_GAUSSIAN = GaussianRule(delta=0.0, most=-1, reserve=0, rate=0.0)
 """The terms of budgets that have no comparison with Gaussian noise, such as those of older ledgers."""
 
+_UNIT_NOISE = ev.GaussianEvent(1.0)
 _MAX_STEPS = 10**17  # of one charge: ten such charges still fit into 64 bits
 
 
@@ -350,6 +360,23 @@ class Cap:
         check_instance("event", event, ev.Event)
         return _cost(event, self.relation, self.unit, self.order, self.gaussian_rule, self._most_renyi)
 
+    def part_cost(self, event: ev.Event, whole: ev.Event, reserved: Cost) -> Cost:
+        """Return the cost of an event that was run as a part of one that was reserved.
+
+        How far it came may depend on what it showed. A price in Gaussian noise proves nothing about that, unless parts
+        that were priced one by one were left out, or Gaussians, or the whole exceeds what that rule ever allows.
+        """
+        cost = self.cost(event)
+        if not reserved.smoothed or reserved.gaussian > self.gaussian_rule.most or self._is_part(event, whole):
+            return cost
+        return replace(cost, gaussian=reserved.gaussian, smoothed=reserved.smoothed)
+
+    def _is_part(self, event: ev.Event, whole: ev.Event) -> bool:
+        run, reserved = (
+            Counter(_parts(ev.plain_event(described, self.relation, self.unit)[0])) for described in (event, whole)
+        )
+        return run <= reserved
+
     def first_cost(self, event: ev.Event) -> Cost:
         """Return the cost of an event that comes first and takes all of delta: it is compared with the cap itself.
 
@@ -378,8 +405,11 @@ class Cap:
 
     def _first(self, event: ev.Event) -> Options:
         plain, _ = ev.plain_event(event, self.relation, self.unit)
-        options = [option for change in changes(self.relation) for option in alternatives(plain, change)]
-        return prepaid_options(tuple(options))
+        options = [alternatives(plain, change) for change in changes(self.relation)]
+        if any(len(cases) > 1 for cases in options):
+            # Other releases may come between, and which case it is may follow their answers.
+            raise Unsupported(f"{plain.kind} of several cases, as a first event")
+        return prepaid_options(tuple(option for cases in options for option in cases))
 
     def claimed_cost(self, event: ev.Event, *, delta: float) -> Cost:
         """Return the cost of an event as one claim: the epsilon of its privacy loss distribution at ``delta``.
@@ -419,7 +449,8 @@ class Cap:
             needed.append(100.0 * math.sqrt(one / (limit.renyi - spent.renyi)))
         room = (limit.gaussian if spent.smoothed == 0 else limit.smoothed) - spent.gaussian
         if room > 0:
-            needed.append(math.sqrt(MU_STEPS / room))
+            options = [option for change in changes(self.relation) for option in alternatives(_UNIT_NOISE, change)]
+            needed.append(math.sqrt(max(gaussian_share(option) for option in options) * MU_STEPS / room))
         least = min(needed)
         # Costs are rounded up, so that the exact root may not fit.
         return _three_digits_up(least * (1 + 1e-6)) if least < math.inf else math.inf
@@ -663,6 +694,13 @@ def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Frac
         counted = deltas if isinstance(event, ev.ComposedEvent) else deltas[: 2 if relation is Relation.REPLACE else 1]
         return replace(event, events=tuple(part for part, _ in parts)), sum(counted, Fraction(0))
     return event, Fraction(0)
+
+
+def _parts(event: ev.Event) -> list[ev.Event]:
+    """Return the parts of which a composed event's price in Gaussian noise is the sum."""
+    if not isinstance(event, ev.ComposedEvent):
+        return [event]
+    return [leaf for part in event.events for leaf in _parts(part)]
 
 
 def _steps(number: float, per_unit: int) -> int:

@@ -115,12 +115,17 @@ class GaussianRule:
     def price(self, event: ev.Event, relation: Relation) -> tuple[int, int]:
         """Return the steps that an event costs, and 1 if it is no Gaussian. More than the rule has counts as one more.
 
+        The parts of a composed event are priced one by one, so that those that were not run can be refunded.
+
         Args:
             event: An event without qualifications, and without deltas that are paid elsewhere.
             relation: How neighbouring datasets differ.
         """
         if self.most < 0:
             return 0, 0
+        if isinstance(event, ev.ComposedEvent):
+            parts = [self.price(part, relation) for part in event.events]
+            return min(sum(steps for steps, _ in parts), self.most + 1), max((kind for _, kind in parts), default=0)
         smoothing = Smoothing(self.reserve / MU_STEPS * (1 - 4e-16), self.rate)
         try:
             options = [option for change in changes(relation) for option in alternatives(event, change)]

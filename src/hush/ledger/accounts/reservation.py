@@ -114,7 +114,7 @@ class Reserved:
         claimed = details.get("delta") is not None or details.get("first") or details.get("boxed")
         self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
-            cost = self._budget.cost(event)
+            cost = self._budget.cap.part_cost(event, self.event, self.row.cost)
             if not cost <= self.row.cost:
                 raise InvalidArgument("event", event, "at most what was reserved")
             change = cost + -self.row.cost
@@ -140,6 +140,7 @@ class Reserved:
         def check(connection: sa.Connection, row: Entry) -> None:
             self._check_lease(connection, row)
             self._refuse_begun(connection, row)
+            self._refuse_first(connection, row)
             if self._lease is None and not force:
                 self._refuse_run(connection)
 
@@ -161,6 +162,19 @@ class Reserved:
         taken = sa.select(schema.entries.c.id).where(schema.entries.c.budget == self._budget.name, part).limit(1)
         if connection.execute(taken).first() is not None:
             raise self._begun()
+
+    def _refuse_first(self, connection: sa.Connection, _: Entry) -> None:
+        """Raise, inside the transaction, if a first event would be refunded that other charges followed."""
+        if not parsed_details(self.row.details).get("first"):
+            return
+        if any(cost != Cost() for cost in _spent(connection, self.row)):
+            raise InvalidArgument(
+                "reservation",
+                self.id,
+                "one that was charged all of delta, or the only one so far",
+                "Others were charged after it, and their answers may have decided that it is not run",
+                "Commit it: it stays charged",
+            )
 
     def _check_lease(self, connection: sa.Connection, _: Entry) -> None:
         """Raise, inside the transaction, if this process held the reservation and another one has taken over."""
@@ -228,14 +242,15 @@ def check_before_commit(connection: sa.Connection, written: Entry) -> None:
     check_asked_once(connection, written)
     if not parsed_details(written.details).get("first"):
         return
-    table = schema.budgets
-    blocks = json.loads(written.block) if written.block else [""]
-    spent = sa.select(*(table.c[name] for name in COSTS)).where(
-        table.c.budget == written.budget, table.c.block.in_(blocks)
-    )
-    for row in connection.execute(spent):
-        if Cost(**dict(zip(COSTS, row, strict=True))) != written.cost:
-            raise DoesNotFit("something was charged before")
+    if any(cost != written.cost for cost in _spent(connection, written)):
+        raise DoesNotFit("something was charged before")
+
+
+def _spent(connection: sa.Connection, row: Entry) -> list[Cost]:
+    """Return what is spent of each block that a row charges."""
+    table, blocks = schema.budgets, json.loads(row.block) if row.block else [""]
+    query = sa.select(*(table.c[name] for name in COSTS)).where(table.c.budget == row.budget, table.c.block.in_(blocks))
+    return [Cost(**dict(zip(COSTS, costs, strict=True))) for costs in connection.execute(query)]
 
 
 def check_asked_once(connection: sa.Connection, written: Entry) -> None:

@@ -101,13 +101,14 @@ class LedgerReplay:
     def _required(self, charge: Charged, budget: BudgetRecord, text: str) -> tuple[Event, Cost]:
         """Return an event, and what it costs in the blocks that it was charged to."""
         cap, details = budget.cap, json.loads(charge.row.details)
-        if not is_boxed(cap, charge.blocks):
-            if details.get("first"):
-                event = Event.from_json(text)
-                if cap.proves_first(event, charge.spent):
-                    return event, charge.spent
-            return self.cost(cap, text, details)
         event = Event.from_json(text)
+        if not is_boxed(cap, charge.blocks):
+            if details.get("first") and cap.proves_first(event, charge.spent):
+                return event, charge.spent
+            if text == charge.row.event:
+                return self.cost(cap, text, details)
+            whole, reserved = self.cost(cap, charge.row.event or "", details)
+            return event, cap.part_cost(event, whole, reserved)
         if boxed_row_block(cap, event) != charge.row.block:
             raise _Impossible("it is charged to a kind of the box that it is not of")
         return event, ONE_RELEASE
@@ -241,6 +242,9 @@ class LedgerReplay:
             charge.required = charge.spent
             self._analyse(charge.row, charge, budget, charge.row.event or "")
         self._spend(row, budget, charge, row.cost, charge.required + -before)
+        was_first = row.kind == EntryKind.VOIDED and json.loads(charge.row.details).get("first")
+        if was_first and any(budget.blocks[name].budget.spent != Cost() for name in charge.blocks):
+            self._note(row, "cost", "it voids a first event after other charges")
 
     def _recomputed(self, row: Entry) -> None:
         budget, names = self._budget_and_blocks(row, charges=False)
