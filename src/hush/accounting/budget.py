@@ -459,7 +459,7 @@ class Cap:
         """Return the guarantee, which holds however the budget is spent."""
         rules = [] if self.order is None else [f"Renyi order {self.order:.4g}"]
         rules += ["Gaussian noise"] if self.gaussian_rule.most >= 0 else []
-        rule = f"a privacy filter by {' or '.join(rules)}" if rules else "basic composition"
+        rule = f"a privacy filter ({' or '.join(rules)})" if rules else "basic composition"
         boxed = "" if self.box is None else f", beside {sum(self.box.numbers)} declared releases"
         return Guarantee(
             epsilon=self.epsilon,

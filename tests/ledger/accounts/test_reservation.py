@@ -67,7 +67,7 @@ def test_parts_that_were_priced_one_by_one_are_refunded(opened: Opened) -> None:
     """Such as a training that was refused after learning: it costs what learning costs, under every rule."""
     ledger = opened()
     data = patients(ledger)
-    learning, training = LaplaceEvent(50.0), SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 100)
+    learning, training = GaussianEvent(50.0), SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 100)
     reserved = data.reserve(Charge(event=ComposedEvent((learning, training)), purpose="training"))
     parts = data.cost(learning) + data.cost(training)
     assert data.status()[0].cost.gaussian == parts.gaussian
