@@ -18,6 +18,7 @@ from typing import Any
 
 from hush.accounting import (
     ApproximateDPEvent,
+    Box,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -27,7 +28,6 @@ from hush.accounting import (
     RepeatPoissonEvent,
     SelfComposedEvent,
 )
-from hush.accounting.budget import Box
 from hush.errors import HushError
 from hush.guarantee import Unit
 from hush.ledger import TestLedger

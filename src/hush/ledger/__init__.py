@@ -59,6 +59,7 @@ from hush.ledger.history.recomputation import Recomputed as Recomputed
 from hush.ledger.history.recomputation import RecomputedBlock as RecomputedBlock
 from hush.ledger.history.records import Finding as Finding
 from hush.ledger.history.verification import Verification as Verification
+from hush.ledger.history.words import in_words as in_words
 from hush.ledger.storage.entry import Entry as Entry
 from hush.ledger.storage.entry import EntryKind as EntryKind
 

@@ -116,7 +116,7 @@ class Ledger:
             claims_delta: See `Cap`. It cannot be changed later.
             box: Kinds of releases and the largest number of each. The budget pays for them when it is created: they
                 cost what their composed privacy loss distribution says, in whatever order they are used. Other releases
-                go on top. See `hush.accounting.budget.Box`.
+                go on top. See `hush.accounting.Box`.
             table: The data, for `LedgerBudget.sql`.
             block_column: The column of the table that holds each row's block: text, or the time column of a unit such
                 as (user, month), whose blocks are months (``2026-11``), years or days.

@@ -25,8 +25,7 @@ from hush.errors import InvalidArgument
 from hush.strict_json import parse
 
 if TYPE_CHECKING:
-    from hush.accounting import Event
-    from hush.accounting.budget import Box
+    from hush.accounting import Box, Event
     from hush.ledger import LedgerBudget, Reserved
 
 Run = Callable[[argparse.Namespace], None]
@@ -109,7 +108,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _box(kinds: Any) -> Box:
     """Return the box that JSON describes. Events may be phases, such as those of `hush account`."""
-    from hush.accounting.budget import Box
+    from hush.accounting import Box
 
     if not isinstance(kinds, list):
         return Box.from_json(kinds)

@@ -99,7 +99,7 @@ def _last_column(item: Status) -> str:
 
 def budget_page(budget: LedgerBudget) -> str:
     """Show one budget, what is pending, and the last charges."""
-    from hush.ledger.history.words import in_words
+    from hush.ledger import in_words
 
     entries = budget.entries()
     charges = [row for row in entries if row.event is not None and row.charge is None]
