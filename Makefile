@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test slow test-slow repeat repeat-slow $(OTHER_PYTHONS:%=test-%) check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
-	benchmark-statistics benchmark-limits benchmark-audit benchmark-ledger benchmark-estimators reproduce
+	benchmark-statistics benchmark-limits benchmark-audit benchmark-ledger benchmark-looseness benchmark-estimators reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ benchmark-audit: .venv-audit/.installed ## Compare the time of audits' bounds wi
 
 benchmark-ledger: $(INSTALLED) ## Measure how many charges per second a ledger takes, and how that grows
 	$(BIN)/python benchmarks/ledger.py
+
+benchmark-looseness: $(INSTALLED) ## Measure how much larger than the truth a ledger's cap must be (5 minutes)
+	$(BIN)/python benchmarks/looseness.py
 
 benchmark-estimators: $(INSTALLED) .venv-diffprivlib/.installed ## Compare all private estimators with each other and with diffprivlib (12 minutes; set HUSH_DATA)
 	$(BIN)/python benchmarks/estimators.py

@@ -114,7 +114,7 @@ def test_a_refusal_that_depends_on_what_was_learned_is_charged(task: str, budget
     with pytest.raises(InvalidArgument, match="at least two classes"):
         TASKS[task](settings(source), tmp_path / "run", budget)
     assert not budget.pending()
-    assert 0.5 < budget.spent < 6  # learning has a fifth of epsilon
+    assert 0.3 < budget.spent < 6  # learning has a fifth of epsilon, by the rule that proves most
     assert not (tmp_path / "run").exists()
 
 

@@ -38,7 +38,7 @@ The contents:
   `hush.lab.composition`.
 - Filters and odometers, for parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `ZcdpOdometer`.
 - Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`.
-- Budgets for ledgers: `hush.accounting.budget`.
+- Budgets for ledgers: `hush.accounting.budget`; `Box` declares the releases that one pays for in advance.
 """
 
 from hush.accounting import budget as budget
@@ -51,6 +51,7 @@ from hush.accounting.accountants.pld import PldAccountant as PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant
 from hush.accounting.accountants.rdp import renyi_to_epsilon as renyi_to_epsilon
 from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
+from hush.accounting.box import Box as Box
 from hush.accounting.calibration import calibrate_count as calibrate_count
 from hush.accounting.calibration import calibrate_noise as calibrate_noise
 from hush.accounting.calibration import calibrate_sampling_rate as calibrate_sampling_rate

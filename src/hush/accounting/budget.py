@@ -1,24 +1,47 @@
 """Budgets: the cost of a release, and whether it fits under a cap on everything ever released.
 
     event         a description of the next release
-    Cost          four integers: Renyi divergence, epsilon, events without an epsilon, delta (`Cap.cost`)
+    Cost          six integers: the cost of the event under each rule (`Cap.cost`)
     total         costs add up, exactly, in any database
     Cap           one (epsilon, delta) guarantee for all releases from some data; `Cap.fits` checks a total
 
 A `Cap` holds even if choices depend on earlier answers: the next query, its parameters, and when to stop. Costs are
 integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
 
-**Why two rules can be combined.** A total fits if the Renyi divergence at one fixed order is within its limit, *or* if
-every event has an epsilon and these add up to at most the cap's. Let L be the privacy loss of everything released, and
-R the Renyi divergence charged at order a. At a fixed order, exp((a - 1)(L - R)) is a supermartingale, whatever is run
-next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at most c e^((a - 1)(L - epsilon)) for the constant c of the
-conversion. So on outcomes where R ends within its limit, the expected excess is at most the delta of that rule. On
-outcomes where only the sum of epsilons is within the cap, L never exceeds epsilon, and the excess is 0. A claim with a
-delta is a pure claim, except on an event of that probability (Kairouz, Oh & Viswanath 2015). These probabilities add up
-to at most the claims' own share of delta. The share is fixed in advance: one that could be moved after seeing outcomes
-would cost up to twice as much.
+**Three rules, side by side.** A total fits if the deltas of claims are within their share, and one of three rules
+accepts everything that was charged: the Renyi divergence at one fixed order, the sum of epsilons, or the comparison
+with Gaussian noise (`hush.accounting.gaussian_rule`). Each has a share of delta that is fixed in advance.
 
-**Large runs** can cost too much at the cap's order and still fit by their privacy loss distribution. Then the whole run
+*Why this is valid.* Take the Renyi and the Gaussian rule, valid for (epsilon, d_1) and (epsilon, d_2). Let M be what an
+analyst gets who stops when neither accepts more, and M_1 and M_2 the same analyst, stopped by one rule alone. Sort each
+outcome by the rule that accepts all of it, by the first if both do. On outcomes of the first kind M and M_1 are the
+same, and on the others M and M_2, so for any set S of outcomes
+
+    P(M in S) = P(M_1 in S_1) + P(M_2 in S_2) <= e^epsilon (P'(M_1 in S_1) + P'(M_2 in S_2)) + d_1 + d_2
+
+and the sum in brackets is P'(M in S). The sum of epsilons needs no share: on outcomes that only it accepts, the privacy
+loss never exceeds epsilon. A claim with a delta is a pure claim, except on an event of that probability (Kairouz, Oh &
+Viswanath 2015): these probabilities add up to at most the claims' share. A share that could be moved after
+seeing outcomes would not be covered by this: K choices can cost up to K times as much.
+
+*Renyi.* Let L be the privacy loss of everything released, and R the divergence charged at order a. At a fixed order,
+exp((a - 1)(L - R)) is a supermartingale, whatever is run next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at
+most c e^((a - 1)(L - epsilon)) for the constant c of the conversion.
+
+**The first event** of an untouched budget may be larger than any rule's share of delta allows, and still within the
+cap. Then it is charged all of delta (`Cap.first_cost`), and only the Gaussian rule goes on, with what is left beside
+it. That is valid because the choice is made from the event's public parameters, before anything is released.
+
+It is refunded only while nothing else was charged: if a later answer decided whether it is run, delta would be spent
+twice, once on outcomes with it and once on those without.
+
+**A box** (`hush.accounting.box`) is declared with the budget, and paid with it: its composed privacy loss distribution.
+
+**Runs that stop early** may do so because of what they showed. Renyi divergences and epsilons add up step by step, so
+what was not run is refunded. The price in Gaussian noise is that of the whole run, and less than the sum of its steps'
+prices: it is refunded by whole parts of a composed event only (`Cap.part_cost`).
+
+**Large runs** can cost too much under every rule and still fit by their privacy loss distribution. Then the whole run
 is charged as one claim (`Cap.claimed_cost`). That is valid because none of its output was seen before; for the same
 reason, no part of the charge can be refunded.
 
@@ -28,6 +51,7 @@ reason, no part of the charge can be refunded.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -40,9 +64,13 @@ import numpy as np
 from hush.accounting import events as ev
 from hush.accounting.accountants.classic_theorems import claims
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.accountants.rdp import renyi_bound
+from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
+from hush.accounting.box import Box as Box
 from hush.accounting.filters import exactly
-from hush.accounting.losses.pairs import changes
+from hush.accounting.gaussian_rule import MU_STEPS, Options, prepaid_options
+from hush.accounting.gaussian_rule import GaussianRule as GaussianRule
+from hush.accounting.losses.pairs import alternatives, changes
+from hush.accounting.losses.smoothing import gaussian_share
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 
@@ -52,9 +80,19 @@ LOSS_STEPS = 10**12
 DELTA_STEPS = 10**18
 """The number of steps in a delta of 1."""
 
-CLAIMS_SHARE = Fraction(1, 10)
+CLAIMS_SHARE = Fraction(1, 20)
 """The default share of a cap's delta for events that have a delta of their own."""
 
+GAUSSIAN_SHARE = Fraction(11, 19)
+"""The default share of the rest of delta for the comparison with Gaussian noise. Renyi divergence has what remains."""
+
+FIRST = 10**12
+"""How many events without an epsilon a first event counts as that took all of delta."""
+
+NO_GAUSSIAN = GaussianRule(delta=0.0, most=-1, reserve=0, rate=0.0)
+"""The terms of budgets that have no comparison with Gaussian noise, such as those of older ledgers."""
+
+_UNIT_NOISE = ev.GaussianEvent(1.0)
 _MAX_STEPS = 10**17  # of one charge: ten such charges still fit into 64 bits
 
 
@@ -63,19 +101,23 @@ class Cost:
     """The cost of an event under a cap, in steps. Costs add up, event by event.
 
     >>> Cost(renyi=3, pure=2) + Cost(renyi=1, unbounded=1)
-    Cost(renyi=4, pure=2, unbounded=1, delta=0)
+    Cost(renyi=4, pure=2, unbounded=1, delta=0, gaussian=0, smoothed=0)
 
     Attributes:
         renyi: The Renyi divergence at the cap's order, not counting outcomes that ``delta`` covers.
         pure: The sum of the epsilons of events that have one at delta = 0.
         unbounded: The number of events that have none, such as a Gaussian.
         delta: The sum of the deltas of claims. A claim may fail completely with probability delta.
+        gaussian: The price in units of Gaussian noise, mu^2.
+        smoothed: The number of events that are no Gaussians. In a limit: the largest ``gaussian`` if there are any.
     """
 
     renyi: int = 0
     pure: int = 0
     unbounded: int = 0
     delta: int = 0
+    gaussian: int = 0
+    smoothed: int = 0
 
     def __add__(self, other: Cost) -> Cost:
         """Return the sum of two costs."""
@@ -84,11 +126,13 @@ class Cost:
             pure=self.pure + other.pure,
             unbounded=self.unbounded + other.unbounded,
             delta=self.delta + other.delta,
+            gaussian=self.gaussian + other.gaussian,
+            smoothed=self.smoothed + other.smoothed,
         )
 
     def __neg__(self) -> Cost:
         """Return the negative cost, as a refund."""
-        return Cost(renyi=-self.renyi, pure=-self.pure, unbounded=-self.unbounded, delta=-self.delta)
+        return self.times(-1)
 
     def __le__(self, other: Cost) -> bool:
         """Return whether no component exceeds the other's."""
@@ -97,16 +141,35 @@ class Cost:
             and self.pure <= other.pure
             and self.unbounded <= other.unbounded
             and self.delta <= other.delta
+            and self.gaussian <= other.gaussian
+            and self.smoothed <= other.smoothed
         )
+
+    def times(self, number: int) -> Cost:
+        """Return the cost of a number of events like this one."""
+        return Cost(
+            renyi=number * self.renyi,
+            pure=number * self.pure,
+            unbounded=number * self.unbounded,
+            delta=number * self.delta,
+            gaussian=number * self.gaussian,
+            smoothed=number * self.smoothed,
+        )
+
+    def within(self, limit: Cost) -> bool:
+        """Return whether a total fits into a limit. The ledger's databases have the same condition as a constraint."""
+        by_epsilons = self.unbounded == 0 and self.pure <= limit.pure
+        by_gaussian = self.gaussian <= (limit.gaussian if self.smoothed == 0 else limit.smoothed)
+        return self.delta <= limit.delta and (self.renyi <= limit.renyi or by_epsilons or by_gaussian)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
     """A limit on everything ever released. Each choice may depend on earlier releases.
 
-    A total cost fits if the deltas of claims are within their share, and one of two rules holds. Either the Renyi
-    divergence, at an order fixed in advance, is within what the rest of delta allows. Or every event has an epsilon,
-    and these add up to at most that of the cap. The module's docstring proves that the two rules can be combined.
+    A total cost fits if the deltas of claims are within their share, and one of three rules accepts all of it: the
+    Renyi divergence at an order fixed in advance, the sum of epsilons, or the comparison with Gaussian noise. The
+    module's docstring proves that rules can be combined.
 
     >>> cap = Cap(epsilon=1.0, delta=1e-6, unit=Unit.user())
     >>> spent = Cost()
@@ -120,24 +183,29 @@ class Cap:
         even if several run at the same time.
 
     Assumes:
-        Each event is charged before it is run (the caller's duty). The order and the share of claims are chosen before
-        anything is released (the caller's duty; a ledger stores them with the cap).
+        Each event is charged before it is run (the caller's duty). The order, the shares and the box are chosen before
+        anything is released (the caller's duty; a ledger stores them with the cap). A first event, charged by
+        `first_cost`, comes first (the caller's duty; checked by a ledger).
 
     References:
         Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021, Theorem 1 (filter at a fixed order); Rogers et al. 2016
-        (sums of epsilons); Kairouz, Oh & Viswanath 2015, Theorem 3.2 (an (epsilon, delta) claim fails with probability
-        delta and is a pure claim otherwise); Haney et al. 2023 (filters for mechanisms that run concurrently). The two
-        rules can be combined because the second leaves no loss above epsilon: the module's docstring has the argument.
+        (sums of epsilons); Smith & Thakurta 2022 and Koskela, Tobaben & Honkela 2023 (filters for Gaussians; ours holds
+        for other losses by a reserve, `hush.accounting.losses.smoothing`); Kairouz, Oh & Viswanath 2015, Theorem 3.2
+        (an (epsilon, delta) claim fails with probability delta and is a pure claim otherwise); Haney et al. 2023
+        (filters for mechanisms that run concurrently). The combination of rules is this package's own: see the
+        module's docstring.
 
     Attributes:
         epsilon: The epsilon of the guarantee.
         delta: The delta of the guarantee.
         unit: The privacy unit.
         relation: How neighbouring datasets differ.
-        order: The Renyi order. By default the lowest one that allows nearly as many small Gaussian releases as the
-            best: at high orders, sampled releases with little noise cost too much. None if delta is 0: then only the
-            sum of epsilons counts.
-        claims_delta: The share of delta for events that have a delta of their own, by default a tenth.
+        order: The Renyi order. By default one that allows nearly as many small Gaussian releases as the best. None if
+            Renyi divergence has no share of delta.
+        claims_delta: The share of delta for events that have a delta of their own; by default a twentieth, and nothing
+            beside a box.
+        gaussian: The terms of the comparison with Gaussian noise; by default they follow from the others.
+        box: Releases that are paid with the budget itself.
     """
 
     epsilon: float
@@ -146,19 +214,46 @@ class Cap:
     relation: Relation = Relation.ADD_OR_REMOVE
     order: float | None = None
     claims_delta: float | None = None
+    gaussian: GaussianRule | None = None
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         """Check the arguments and fill in the defaults."""
         epsilon, delta = check_positive("epsilon", self.epsilon, maximum=1e4), check_delta("delta", self.delta)
         check_instance("unit", self.unit, Unit, "Such as Unit.user()")
         check_instance("relation", self.relation, Relation)
-        claims_delta = float(exactly(delta) * CLAIMS_SHARE) if self.claims_delta is None else self.claims_delta
+        share = CLAIMS_SHARE if self.box is None else 0
+        claims_delta = float(exactly(delta) * share) if self.claims_delta is None else self.claims_delta
         if not check_delta("claims_delta", claims_delta) <= delta:
             raise InvalidArgument("claims_delta", claims_delta, "at most delta", "It is a share of delta")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "claims_delta", float(claims_delta))
+        if self.gaussian is None:
+            object.__setattr__(self, "gaussian", self._chosen_gaussian())
+        if not exactly(self.gaussian_rule.delta) + exactly(claims_delta) <= exactly(delta):
+            raise InvalidArgument("gaussian", self.gaussian_rule.delta, "a share of delta, beside that of claims")
         object.__setattr__(self, "order", self._checked_order())
+        if self.box is not None and not Cost().within(self.limit):
+            raise InvalidArgument(
+                "box",
+                f"{sum(self.box.numbers)} releases",
+                f"releases within epsilon = {epsilon:.4g}, delta = {delta:.3g}",
+                "Declare fewer releases or more noise",
+            )
+
+    def _chosen_gaussian(self) -> GaussianRule:
+        """Return the default terms of the comparison with Gaussian noise."""
+        rest = self.delta if self.claims_delta == 0 else _below(exactly(self.delta) - exactly(self.claims_delta or 0.0))
+        if self.box is None:
+            return GaussianRule.chosen(epsilon=self.epsilon, delta=float(exactly(rest) * GAUSSIAN_SHARE))
+        prepaid = self._prepaid()
+        # What only a Renyi divergence describes is composed by the Renyi rule, with all of delta.
+        return GaussianRule.chosen(epsilon=self.epsilon, delta=0.0 if prepaid is None else rest, prepaid=prepaid or ())
+
+    def _prepaid(self) -> Options | None:
+        """Return the composed losses of the box, which may be none; None if it has no privacy loss distribution."""
+        return () if self.box is None else _prepaid(self.box, self.relation, self.unit)
 
     def _checked_order(self) -> float | None:
         """Return the order, or the default for this epsilon and delta."""
@@ -166,6 +261,10 @@ class Cap:
             if self.order is not None:
                 raise InvalidArgument("order", self.order, "None, without a delta", "Renyi divergence needs a delta")
             return None
+        if self.order is None and self.box is not None:
+            # At this order the box costs least.
+            accountant = RdpAccountant(relation=self.relation, unit=self.unit).compose(self.box.event)
+            return float(accountant.best_order(self.renyi_delta))
         if self.order is None:
             return _best_order(self.epsilon, self.renyi_delta)
         if not check_positive("order", self.order, maximum=1e6) > 1:
@@ -173,44 +272,79 @@ class Cap:
         return float(self.order)
 
     @property
+    def gaussian_rule(self) -> GaussianRule:
+        """The terms of the comparison with Gaussian noise."""
+        assert self.gaussian is not None  # `__post_init__` has filled them in
+        return self.gaussian
+
+    @property
     def renyi_delta(self) -> float:
-        """The part of delta that is not reserved for claims, rounded down."""
-        rest = exactly(self.delta) - exactly(self.claims_delta or 0.0)
-        return math.nextafter(float(rest), 0.0) if rest > 0 else 0.0
+        """The part of delta that is reserved for Renyi divergence, rounded down."""
+        if self.box is not None and self.gaussian_rule.delta > 0:
+            return 0.0
+        return _below(exactly(self.delta) - exactly(self.claims_delta or 0.0) - exactly(self.gaussian_rule.delta))
 
     @property
     def limit(self) -> Cost:
-        """The limit of each component of a cost. ``renyi`` is -1 if that rule allows nothing."""
-        renyi = -1
-        if self.order is not None:
-            renyi = math.floor((exactly(self.epsilon) - exactly(_slack(self.order, self.renyi_delta))) * LOSS_STEPS)
-        return Cost(
-            renyi=max(renyi, -1),
-            pure=math.floor(exactly(self.epsilon) * LOSS_STEPS),
-            delta=math.floor(exactly(self.claims_delta or 0.0) * DELTA_STEPS),
+        """The limit of each component of a cost. It is -1 for a rule that allows nothing."""
+        return _limit(self)
+
+    @property
+    def boxed(self) -> Cost:
+        """What the box costs under the rules on epsilons and on Renyi divergence."""
+        if self.box is None or self.gaussian_rule.delta > 0:
+            return Cost()
+        return _cost(self.box.event, self.relation, self.unit, self.order, NO_GAUSSIAN, self._most_renyi)
+
+    @property
+    def _most_renyi(self) -> int:
+        """A divergence that exceeds the cap by far. Larger ones count as this, so that sums stay within 64 bits."""
+        return min(100 * math.ceil(self.epsilon) * LOSS_STEPS, _MAX_STEPS)
+
+    def proves_terms(self) -> bool:
+        """Return whether the stored terms of the comparison with Gaussian noise prove the guarantee."""
+        rule, prepaid = self.gaussian_rule, self._prepaid()
+        # Processors may round the last digit of epsilon differently.
+        return rule.most < 0 or (
+            rule.rate >= 0
+            and rule.reserve >= 0
+            and prepaid is not None
+            and rule.holds(self.epsilon * (1 + 1e-9), rule.most, prepaid)
         )
 
     def fits(self, spent: Cost) -> bool:
         """Return whether a total cost fits, so that the guarantee holds."""
-        limit = self.limit
-        pure_fits = spent.unbounded == 0 and spent.pure <= limit.pure
-        return spent.delta <= limit.delta and (spent.renyi <= limit.renyi or pure_fits)
+        return spent.within(self.limit)
 
     def spent_epsilon(self, spent: Cost) -> float:
-        """Return the smallest epsilon for which a cap of this delta, order and share would have allowed this cost."""
-        if spent == Cost():
+        """Return the smallest epsilon for which a cap of this delta, order and shares would have allowed this cost.
+
+        After a first event that took all of delta it is the cap's.
+        """
+        if spent == Cost() and self.box is None:
             return 0.0
-        epsilons = [spent.pure / LOSS_STEPS] if spent.unbounded == 0 else []
-        if self.order is not None:
-            epsilons.append(max(spent.renyi / LOSS_STEPS + _slack(self.order, self.renyi_delta), 0.0))
-        return min(epsilons, default=math.inf)
+        if spent.unbounded >= FIRST:
+            return self.epsilon if self.fits(spent) else math.inf
+        rule, epsilons = self.gaussian_rule, [math.inf]
+        if spent.unbounded == 0 and self.limit.pure >= 0:
+            epsilons.append((spent.pure + self.boxed.pure) / LOSS_STEPS)
+        if self.order is not None and spent.renyi < self._most_renyi:
+            renyi = (spent.renyi + self.boxed.renyi) / LOSS_STEPS
+            epsilons.append(max(renyi + _slack(self.order, self.renyi_delta), 0.0))
+        if rule.most >= 0 and spent.gaussian <= rule.most:
+            prepaid = self._prepaid() or ()
+            epsilons.append(rule.epsilon(spent.gaussian, smoothed=spent.smoothed > 0, prepaid=prepaid))
+        return min(min(epsilons), self.epsilon if self.fits(spent) else math.inf)
 
     def used(self, spent: Cost) -> float:
         """Return the fraction of the budget that is used, by the rule that leaves more."""
         limit = self.limit
-        fractions = [spent.pure / limit.pure] if spent.unbounded == 0 else []
+        fractions = [spent.pure / limit.pure] if spent.unbounded == 0 and limit.pure > 0 else []
         if limit.renyi > 0:
             fractions.append(spent.renyi / limit.renyi)
+        most = limit.gaussian if spent.smoothed == 0 else limit.smoothed
+        if most > 0:
+            fractions.append(spent.gaussian / most)
         return max(min(fractions, default=0.0), spent.delta / limit.delta if spent.delta else 0.0)
 
     def alone(self, event: ev.Event, cost: Cost) -> float:
@@ -224,7 +358,58 @@ class Cap:
     def cost(self, event: ev.Event) -> Cost:
         """Return the cost of an event. Events without a Renyi divergence are refused: see `claimed_cost`."""
         check_instance("event", event, ev.Event)
-        return _cost(event, self.relation, self.unit, self.order)
+        return _cost(event, self.relation, self.unit, self.order, self.gaussian_rule, self._most_renyi)
+
+    def part_cost(self, event: ev.Event, whole: ev.Event, reserved: Cost) -> Cost:
+        """Return the cost of an event that was run as a part of one that was reserved.
+
+        How far it came may depend on what it showed. A price in Gaussian noise proves nothing about that, unless parts
+        that were priced one by one were left out, or Gaussians, or the whole exceeds what that rule ever allows.
+        """
+        cost = self.cost(event)
+        if not reserved.smoothed or reserved.gaussian > self.gaussian_rule.most or self._is_part(event, whole):
+            return cost
+        return replace(cost, gaussian=reserved.gaussian, smoothed=reserved.smoothed)
+
+    def _is_part(self, event: ev.Event, whole: ev.Event) -> bool:
+        run, reserved = (
+            Counter(_parts(ev.plain_event(described, self.relation, self.unit)[0])) for described in (event, whole)
+        )
+        return run <= reserved
+
+    def first_cost(self, event: ev.Event) -> Cost:
+        """Return the cost of an event that comes first and takes all of delta: it is compared with the cap itself.
+
+        Afterwards the other rules allow nothing, and the comparison with Gaussian noise what is left beside the event.
+        """
+        rule, limit = self.gaussian_rule, self.limit
+        if self.box is not None or rule.most < 0:
+            raise Unsupported("a first event, for a budget without the comparison with Gaussian noise")
+        room = replace(rule, delta=self.delta).room(self.epsilon, self._first(event))
+        if room is None:
+            raise Unsupported("a first event that exceeds the budget", "Use more noise")
+        return self._first_cost(limit.gaussian - min(room, limit.gaussian))
+
+    def proves_first(self, event: ev.Event, cost: Cost) -> bool:
+        """Return whether a cost like that of `first_cost` is enough for an event."""
+        rule, limit = self.gaussian_rule, self.limit
+        room = limit.gaussian - cost.gaussian
+        if self.box is not None or rule.most < 0 or room < 0 or cost != self._first_cost(cost.gaussian):
+            return False
+        # Processors may round the last digit of epsilon differently.
+        return replace(rule, delta=self.delta).holds(self.epsilon * (1 + 1e-9), room, self._first(event))
+
+    def _first_cost(self, gaussian: int) -> Cost:
+        limit = self.limit
+        return Cost(renyi=limit.renyi + 1, unbounded=FIRST, delta=limit.delta, gaussian=gaussian)
+
+    def _first(self, event: ev.Event) -> Options:
+        plain, _ = ev.plain_event(event, self.relation, self.unit)
+        options = [alternatives(plain, change) for change in changes(self.relation)]
+        if any(len(cases) > 1 for cases in options):
+            # Other releases may come between, and which case it is may follow their answers.
+            raise Unsupported(f"{plain.kind} of several cases, as a first event")
+        return prepaid_options(tuple(option for cases in options for option in cases))
 
     def claimed_cost(self, event: ev.Event, *, delta: float) -> Cost:
         """Return the cost of an event as one claim: the epsilon of its privacy loss distribution at ``delta``.
@@ -234,37 +419,54 @@ class Cap:
         """
         plain, _ = ev.plain_event(event, self.relation, self.unit)
         return _claimed(
-            plain, self.relation, self.unit, self.order, check_positive("delta", check_delta("delta", delta))
+            plain,
+            self.relation,
+            self.unit,
+            self.order,
+            self.gaussian_rule,
+            self._most_renyi,
+            check_positive("delta", check_delta("delta", delta)),
         )
 
     def largest_epsilon(self, spent: Cost) -> float:
         """Return the largest epsilon, rounded down to three digits, of a pure release that still fits."""
-        low, high = 0.0, float(self.epsilon)
-        for _ in range(60):
+        limit, low = self.limit, 0.0
+        if spent.unbounded == 0 and spent.delta <= limit.delta:
+            low = max(limit.pure - spent.pure, 0) / LOSS_STEPS  # exactly, by the sum of epsilons
+        high = float(self.epsilon)
+        while high - low > 2e-4 * high and high > 1e-5:
             middle = (low + high) / 2
-            if middle < 1e-6 or self.fits(spent + self.cost(ev.ApproximateDPEvent(middle))):
-                low = middle
-            else:
-                high = middle
+            fits = self.fits(spent + self.cost(ev.ApproximateDPEvent(middle)))
+            low, high = (middle, high) if fits else (low, middle)
         largest = _three_digits_down(low)
         return largest if largest >= 1e-5 else 0.0
 
     def least_noise(self, spent: Cost) -> float:
         """Return the smallest noise multiplier, rounded up, of a Gaussian release that still fits, or infinity."""
-        remaining = self.limit.renyi - spent.renyi
-        if self.order is None or remaining <= 0:
-            return math.inf
-        return _three_digits_up(math.sqrt(self.cost(ev.GaussianEvent(1.0)).renyi / remaining))
+        limit, needed = self.limit, [math.inf]
+        if self.order is not None and limit.renyi > spent.renyi:
+            one = self.cost(ev.GaussianEvent(100.0)).renyi  # of little noise it would be more than any budget
+            needed.append(100.0 * math.sqrt(one / (limit.renyi - spent.renyi)))
+        room = (limit.gaussian if spent.smoothed == 0 else limit.smoothed) - spent.gaussian
+        if room > 0:
+            options = [option for change in changes(self.relation) for option in alternatives(_UNIT_NOISE, change)]
+            needed.append(math.sqrt(max(gaussian_share(option) for option in options) * MU_STEPS / room))
+        least = min(needed)
+        # Costs are rounded up, so that the exact root may not fit.
+        return _three_digits_up(least * (1 + 1e-6)) if least < math.inf else math.inf
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee, which holds however the budget is spent."""
-        rule = "basic composition" if self.order is None else f"a privacy filter at Renyi order {self.order:.4g}"
+        rules = [] if self.order is None else [f"Renyi order {self.order:.4g}"]
+        rules += ["Gaussian noise"] if self.gaussian_rule.most >= 0 else []
+        rule = f"a privacy filter ({' or '.join(rules)})" if rules else "basic composition"
+        boxed = "" if self.box is None else f", beside {sum(self.box.numbers)} declared releases"
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
             unit=self.unit,
             relation=self.relation,
-            method=f"{rule}, with adaptive choices",
+            method=f"{rule}{boxed}, with adaptive choices",
             assumptions=("everything that is released from these data is charged to this budget, before it is run",),
         )
 
@@ -382,35 +584,84 @@ def run_sealed(
     return stored
 
 
+@lru_cache(maxsize=1024)
+def _limit(cap: Cap) -> Cost:
+    rule, boxed, renyi, pure = cap.gaussian_rule, cap.boxed, -1, -1
+    if cap.order is not None:
+        slack = exactly(_slack(cap.order, cap.renyi_delta))
+        renyi = math.floor((exactly(cap.epsilon) - slack) * LOSS_STEPS) - boxed.renyi
+    if cap.box is None or cap.delta == 0:  # beside a box, a loss that never exceeds epsilon is no longer free
+        pure = math.floor(exactly(cap.epsilon) * LOSS_STEPS) - boxed.pure
+    return Cost(
+        renyi=max(renyi, -1),
+        pure=max(pure, -1),
+        delta=max(math.floor(exactly(cap.claims_delta or 0.0) * DELTA_STEPS) - boxed.delta, -1),
+        gaussian=rule.most,
+        smoothed=rule.most_smoothed,
+    )
+
+
+@lru_cache(maxsize=256)
+def _prepaid(box: Box, relation: Relation, unit: Unit) -> Options | None:
+    try:
+        return prepaid_options(box.options(relation, unit))
+    except Unsupported:
+        return None
+
+
 @lru_cache(maxsize=4096)
-def _cost(event: ev.Event, relation: Relation, unit: Unit, order: float | None) -> Cost:
-    """Return the cost of an event at a Renyi order, or without one."""
+def _cost(
+    event: ev.Event, relation: Relation, unit: Unit, order: float | None, rule: GaussianRule, most_renyi: int
+) -> Cost:
+    """Return the cost of an event at a Renyi order, or without one, and by a Gaussian rule."""
     plain, _ = ev.plain_event(event, relation, unit)
     # A claim with a delta is a pure claim, except on an event of that probability, which is charged as delta.
     without_deltas, failure = _without_deltas(plain, relation)
     pure = _pure(without_deltas, relation)
-    divergence = 0.0 if order is None else _renyi(without_deltas, relation, order)
-    if order is None and pure is None:
-        raise Unsupported(
-            f"{plain.kind}: it has no epsilon at delta 0, and the budget has no delta to spare",
-            "Use Laplace noise, or a budget with a delta",
+    gaussian, smoothed = rule.price(without_deltas, relation)
+    divergence = None if order is None else _divergence(without_deltas, relation, order)
+    if divergence is None and pure is None and not 0 < gaussian <= rule.most:
+        has_delta = order is not None or rule.most >= 0
+        why = (
+            "it exceeds all that the budget has"
+            if has_delta
+            else "it has no epsilon at delta 0, and the budget has no delta to spare"
         )
+        raise Unsupported(f"{plain.kind}: {why}", "Use Laplace noise, more noise, or a budget with a delta")
     if not failure < 1:
         raise Unsupported(f"{plain.kind}: its deltas add up to 1, so it protects nothing", "Use smaller deltas")
     return Cost(
-        renyi=_steps(divergence, LOSS_STEPS),
+        renyi=0 if order is None else min(most_renyi, most_renyi if divergence is None else divergence),
         pure=0 if pure is None else _steps(pure, LOSS_STEPS),
         unbounded=int(pure is None),
         delta=math.ceil(failure * DELTA_STEPS),
+        gaussian=gaussian,
+        smoothed=smoothed,
     )
 
 
-def _claimed(plain: ev.Event, relation: Relation, unit: Unit, order: float | None, delta: float) -> Cost:
+def _divergence(event: ev.Event, relation: Relation, order: float) -> int | None:
+    """Return an event's Renyi divergence in steps; None if it has none, or more than any budget."""
+    try:
+        return _steps(_renyi(event, relation, order), LOSS_STEPS)
+    except Unsupported:
+        return None
+
+
+def _claimed(
+    plain: ev.Event,
+    relation: Relation,
+    unit: Unit,
+    order: float | None,
+    rule: GaussianRule,
+    most_renyi: int,
+    delta: float,
+) -> Cost:
     """Return the cost of the claim (epsilon, delta), where epsilon comes from the privacy loss distribution."""
     epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
     if not epsilon < 1e3:
         raise Unsupported(f"{plain.kind}: it protects nothing at delta = {delta:.3g}", "Use more noise")
-    return _cost(ev.ApproximateDPEvent(max(epsilon, 1e-6), delta), relation, unit, order)
+    return _cost(ev.ApproximateDPEvent(max(epsilon, 1e-6), delta), relation, unit, order, rule, most_renyi)
 
 
 def _renyi(event: ev.Event, relation: Relation, order: float) -> float:
@@ -445,6 +696,13 @@ def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Frac
     return event, Fraction(0)
 
 
+def _parts(event: ev.Event) -> list[ev.Event]:
+    """Return the parts of which a composed event's price in Gaussian noise is the sum."""
+    if not isinstance(event, ev.ComposedEvent):
+        return [event]
+    return [leaf for part in event.events for leaf in _parts(part)]
+
+
 def _steps(number: float, per_unit: int) -> int:
     """Return a loss in steps, rounded up."""
     steps = math.ceil(exactly(number) * per_unit) if number < math.inf else _MAX_STEPS + 1
@@ -460,11 +718,20 @@ def _slack(order: float, delta: float) -> float:
 
 
 def _best_order(epsilon: float, delta: float) -> float:
-    """Return the lowest order that allows 99 % of the number of small Gaussian releases that the best one allows."""
+    """Return the highest order that allows 99 % of the number of small Gaussian releases that the best one allows.
+
+    Gaussians and sampled Gaussians usually cost less by the comparison with Gaussian noise. This order is for the
+    others: bounded losses, which cost less at a high order than Gaussians do.
+    """
     orders = 1 + np.geomspace(1e-3, 1e5, 4000)
     slack = np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     fitting = (epsilon - slack) / orders  # the number of releases: each costs in proportion to the order
-    return float(np.round(orders[int(np.argmax(fitting >= 0.99 * fitting.max()))], 4))
+    return float(np.round(orders[int(np.flatnonzero(fitting >= 0.99 * fitting.max())[-1])], 4))
+
+
+def _below(number: Fraction) -> float:
+    """Return a float below a number; 0 if it is not positive."""
+    return math.nextafter(float(number), 0.0) if number > 0 else 0.0
 
 
 def _three_digits_down(number: float) -> float:

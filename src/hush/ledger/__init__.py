@@ -11,15 +11,18 @@ people), `history` (replay, verification, recomputation, the auditor's report).
 
 How it works:
 
-- **A cost is four integers** (`hush.accounting.budget.Cost`): Renyi divergence at the cap's order, added-up epsilons,
-  the number of events without an epsilon, and the deltas of claims. Each is rounded up to fixed units, so a database
-  adds them exactly, in any order, and a CHECK constraint is the cap. `hush.accounting.budget` has the proof.
+- **A cost is six integers** (`hush.accounting.budget.Cost`): Renyi divergence at the cap's order, added-up epsilons,
+  the number of events without an epsilon, the deltas of claims, the price in units of Gaussian noise, and the number of
+  events that are no Gaussians. Each is rounded up to fixed units, so a database adds them exactly, in any order, and a
+  CHECK constraint is the cap: one of three rules has to accept all of it. `hush.accounting.budget` has the proof.
+- **What is known in advance costs less.** A first charge may take the whole cap, and a box that was declared with the
+  budget costs what its composed privacy loss distribution says (`accounts/boxes.py`).
 - **Reserve, then commit.** A charge is reserved before the release and committed after it, so a crash never leaves a
   release uncharged. A *sealed* question, whose answer leaves through the ledger only, continues with its reservation
   after a crash. Other releases are not run twice.
 - **One reservation, one run.** A process that works on a run holds its reservation (`accounts/lease.py`), so two copies
   of a folder cannot be continued side by side, nor from an older state. The first commit wins.
-- **A large run may cost too much at the cap's order, but not by its privacy loss distribution.** Then it is reserved as
+- **A large run may cost too much under every rule, but not by its privacy loss distribution.** Then it is reserved as
   one claim. That is valid because none of its output was seen; no part of it is refunded.
 - **Durable, without a queue.** A commit releases the lock, and the writer waits for the disk afterwards, so writers
   share the wait. Nothing is released before the row is on disk.
@@ -56,6 +59,7 @@ from hush.ledger.history.recomputation import Recomputed as Recomputed
 from hush.ledger.history.recomputation import RecomputedBlock as RecomputedBlock
 from hush.ledger.history.records import Finding as Finding
 from hush.ledger.history.verification import Verification as Verification
+from hush.ledger.history.words import in_words as in_words
 from hush.ledger.storage.entry import Entry as Entry
 from hush.ledger.storage.entry import EntryKind as EntryKind
 

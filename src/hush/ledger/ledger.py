@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
-from hush.accounting.budget import Cap
+from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.ledger.accounts.blocks import check_blocks, open_block
+from hush.ledger.accounts.boxes import kind_blocks
 from hush.ledger.accounts.cap import cap_from, cap_terms
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
@@ -96,6 +97,7 @@ class Ledger:
         blocks: Sequence[str] | None = None,
         order: float | None = None,
         claims_delta: float | None = None,
+        box: Box | None = None,
         table: Table | None = None,
         block_column: str | None = None,
     ) -> LedgerBudget:
@@ -112,6 +114,9 @@ class Ledger:
             blocks: Names of disjoint parts of the data. Each unit is in one block, and each block has the whole budget.
             order: See `Cap`. It cannot be changed later.
             claims_delta: See `Cap`. It cannot be changed later.
+            box: Kinds of releases and the largest number of each. The budget pays for them when it is created: they
+                cost what their composed privacy loss distribution says, in whatever order they are used. Other releases
+                go on top. See `hush.accounting.Box`.
             table: The data, for `LedgerBudget.sql`.
             block_column: The column of the table that holds each row's block: text, or the time column of a unit such
                 as (user, month), whose blocks are months (``2026-11``), years or days.
@@ -133,7 +138,10 @@ class Ledger:
                 relation=relation or Relation.ADD_OR_REMOVE,
                 order=order,
                 claims_delta=claims_delta,
+                box=box,
             )
+            if box is not None and blocks is not None:
+                raise Unsupported("a box of a budget in blocks", "Leave out blocks=, or box=")
             self._create(person, name, cap, unit, _fingerprint(fingerprint), blocks)
             return LedgerBudget(
                 self._store,
@@ -149,7 +157,7 @@ class Ledger:
         self._refuse_mixed([stored])
         cap = cap_from(stored)
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
-        terms["claims_delta"] = claims_delta
+        terms["claims_delta"], terms["box"] = claims_delta, box
         terms["unit"] = None if unit is None else named_unit(unit)
         for term, value in terms.items():
             if value is not None and value != getattr(cap, term):
@@ -368,7 +376,7 @@ class Ledger:
                 "details": details,
             }
             connection.execute(schema.terms.insert().values(values))
-            for block in names:
+            for block in [*names, *kind_blocks(cap.box)]:
                 open_block(connection, name, block, cap, {})
 
         row_details = json.dumps({**json.loads(details), "fingerprint": fingerprint})

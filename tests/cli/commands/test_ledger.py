@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +55,11 @@ def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str],
     assert read(capsys, "show", "patients")["blocks"][0]["spent"] == 0  # a price is free
     said = run(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
     assert said.startswith("Charged to patients (row 2): epsilon 1.5, ")
-    assert "So far epsilon <= 1.5 of 3; 2 of 100 standard queries are left, each with Gaussian noise of 16.6" in said
+    assert "So far epsilon <= 1.5 of 3; 15 of 100 standard queries are left, each with Gaussian noise of 15.9" in said
     shown = run(capsys, "show")
-    assert "  2 of 100             1.5   3  1e-06" in shown
-    assert re.search(r"; epsilon 1\.[45]\d* still fits, with Laplace noise", shown)
+    assert " 15 of 100             1.5   3  1e-06" in shown
+    run(capsys, "charge", "patients", "--epsilon", "1.3", "--purpose", "more counts")
+    assert "; epsilon 0.2 still fits, with Laplace noise" in run(capsys, "show")
     assert "counts" in run(capsys, "show", "patients")
     assert "no problems" in run(capsys, "verify")
     assert "unchanged" in run(capsys, "recompute", "patients")
@@ -155,6 +155,20 @@ def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
         capsys, "create", "x", "--epsilon", "1", "--unit-name", "row", "--blocks", "a,,b"
     )
     assert "a time" in refused(capsys, "add-block", "visits", "2026-12", "--expires", "soon")
+
+
+def test_a_box(capsys: pytest.CaptureFixture[str]) -> None:
+    box = '[{"event": {"noise_multiplier": 9}, "number": 2}, {"event": {"laplace_scale": 20}, "number": 5}]'
+    run(capsys, "create", "people", "--epsilon", "2", "--delta", "1e-6", "--unit-name", "person", "--box", box)
+    run(capsys, "charge", "people", "--event", '{"noise_multiplier": 9}', "--purpose", "a mean")
+    shown = read(capsys, "show", "people")
+    assert [(kind["left"], kind["number"]) for kind in shown["box"]] == [(1, 2), (5, 5)]
+    assert 0 < shown["blocks"][0]["spent"] < 2
+    assert "Declared releases, which are paid" in run(capsys, "show", "people")
+    assert "no problems" in run(capsys, "verify")
+    common = ("--epsilon", "2", "--delta", "1e-6", "--unit-name", "person", "--box")
+    for broken in ("{}", "[]", '[{"event": 3, "number": 1}]', '[{"event": {"noise_multiplier": 9}}]', "["):
+        refused(capsys, "create", "others", *common, broken)
 
 
 def test_a_fingerprint(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
 from hush.accounting import (
     ApproximateDPEvent,
+    ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
     PoissonSampledEvent,
@@ -15,7 +18,7 @@ from hush.accounting import (
 )
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger import Ledger, LedgerBudget, OverBudget
+from hush.ledger import EntryKind, Ledger, LedgerBudget, OverBudget
 
 Opened = Callable[..., Ledger]
 
@@ -49,11 +52,47 @@ def test_only_the_steps_taken_are_committed(opened: Opened) -> None:
     reserved = data.reserve(Charge(event=SelfComposedEvent(step, 1000), purpose="training"))
     whole = data.spent
     reserved.commit(SelfComposedEvent(step, 10))
-    assert 0 < data.spent < whole
-    assert data.status()[0].cost == data.cost(SelfComposedEvent(step, 10))
+    assert data.spent <= whole
+    run, cost = data.cost(SelfComposedEvent(step, 10)), data.status()[0].cost
+    assert replace(cost, gaussian=run.gaussian) == run
+    # The price in Gaussian noise is that of all steps: when to stop may follow from what the first ones showed.
+    assert cost.gaussian == data.cost(SelfComposedEvent(step, 1000)).gaussian
+    assert data.cost(step).gaussian * 1000 > cost.gaussian
     other = data.reserve(Charge(event=SelfComposedEvent(step, 10), purpose="training"))
     with pytest.raises(InvalidArgument, match="at most what was reserved"):
         other.commit(SelfComposedEvent(step, 11))
+
+
+def test_parts_that_were_priced_one_by_one_are_refunded(opened: Opened) -> None:
+    """Such as a training that was refused after learning: it costs what learning costs, under every rule."""
+    ledger = opened()
+    data = patients(ledger)
+    learning, training = GaussianEvent(50.0), SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 100)
+    reserved = data.reserve(Charge(event=ComposedEvent((learning, training)), purpose="training"))
+    parts = data.cost(learning) + data.cost(training)
+    assert data.status()[0].cost.gaussian == parts.gaussian
+    reserved.commit(learning)
+    assert data.status()[0].cost == data.cost(learning)
+    assert ledger.verify().ok
+
+
+def test_a_refund_of_steps_in_gaussian_noise_is_found(tmp_path: Path) -> None:
+    """Another program refunds what hush does not."""
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    data = patients(ledger)
+    step = PoissonSampledEvent(GaussianEvent(1.0), 0.01)
+    run, first_steps = (SelfComposedEvent(step, number) for number in (1000, 10))
+    forged = data.reserve(Charge(event=run, purpose="training"))
+    change = data.cost(first_steps) + -forged.row.cost
+    values = {
+        "id": 0,
+        "kind": EntryKind.COMMITTED,
+        "charge": forged.id,
+        "event": first_steps.to_json(),
+        "details": "{}",
+    }
+    data.store.append(replace(forged.row, **values, **asdict(change)))
+    assert not ledger.verify().ok
 
 
 def test_the_same_question_is_answered_once(opened: Opened) -> None:

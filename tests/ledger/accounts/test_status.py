@@ -69,20 +69,26 @@ def test_claims_have_a_delta_of_their_own(opened: Opened) -> None:
 
 
 def test_what_has_no_divergence_is_charged_as_a_claim(opened: Opened) -> None:
+    """Only if it is too large for the comparison with Gaussian noise, and not the first."""
     data = patients(opened(), claims_delta=9e-7)
-    event = ProjectedGaussianEvent(30.0, 50)
+    small, event = ProjectedGaussianEvent(30.0, 50), ProjectedGaussianEvent(2.0, 50)
+    before = LaplaceEvent(1e6)
+    data.charge(before, purpose="next to nothing")
+    data.reserve(Charge(event=small, purpose="training", delta=5e-7)).void()
     data.reserve(Charge(event=event, purpose="training", delta=5e-7)).commit()
     claim = ApproximateDPEvent(PldAccountant().compose(event).epsilon(5e-7), 5e-7)
-    assert data.status()[0].cost == data.cost(claim)
+    assert data.status()[0].cost == data.cost(before) + data.cost(claim)
 
 
 def test_a_run_that_no_order_suits_is_charged_as_a_claim(opened: Opened) -> None:
-    """At the order of the filter its divergence explodes; reserved whole, its loss distribution is what counts."""
-    data = patients(opened(), order=12.0)
-    run = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 1000)
-    assert data.cost(run).renyi > data.cap.limit.renyi
-    reserved = data.reserve(Charge(event=run, purpose="training"))
-    assert PldAccountant().compose(run).epsilon(1e-6) < data.spent < 2.5
+    """No rule of the filter takes it, and it is not the first; reserved whole, its loss distribution is what counts."""
+    data = patients(opened(), order=12.0, claims_delta=9e-7)
+    step = PoissonSampledEvent(GaussianEvent(0.9), 0.01)
+    run = SelfComposedEvent(step, 800)
+    data.charge(LaplaceEvent(1e6), purpose="next to nothing")
+    assert not data.cap.fits(data.cost(run))
+    reserved = data.reserve(Charge(event=run, purpose="training", delta=5e-7))
+    assert PldAccountant().compose(run).epsilon(1e-6) < data.spent < 2.7
     spent = data.spent
-    reserved.commit(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 10))
+    reserved.commit(SelfComposedEvent(step, 10))
     assert data.spent == spent  # a claim is about all of it

@@ -145,9 +145,10 @@ def test_a_plan_that_is_voided_after_a_part_was_run_is_found(tmp_path: Path) -> 
 
 def test_what_only_fits_as_a_claim_is_followed(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="patient")
-    big = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.8), 0.01), 60)
-    data.reserve(Charge(event=big, purpose="training", delta=1e-8)).commit(SelfComposedEvent(big.event, 10))
-    assert json.loads(ledger.entries()[1].details)["delta"] is not None, "the filter took it: choose another event"
+    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="patient", claims_delta=5e-7)
+    data.charge(LaplaceEvent(100.0), purpose="not the first")
+    rare = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.1), 1e-7), 4)  # a rare loss that is very large
+    data.reserve(Charge(event=rare, purpose="training", delta=4.5e-7)).commit(SelfComposedEvent(rare.event, 1))
+    assert json.loads(ledger.entries()[2].details)["delta"] is not None, "the filter took it: choose another event"
     assert ledger.verify().ok, ledger.verify()
     assert ledger.recompute("visits").blocks[0].change == Cost()

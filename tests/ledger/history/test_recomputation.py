@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,8 @@ def another_accountant(patch: pytest.MonkeyPatch, numerator: int, denominator: i
 
     def cost(self: Cap, event: Event) -> Cost:
         found = exact(self, event)
-        parts = {name: getattr(found, name) * numerator // denominator for name in ("renyi", "pure")}
-        return Cost(**parts, unbounded=found.unbounded, delta=found.delta)
+        parts = {name: getattr(found, name) * numerator // denominator for name in ("renyi", "pure", "gaussian")}
+        return replace(found, **parts)
 
     patch.setattr(Cap, "cost", cost)
 
@@ -186,8 +187,6 @@ def _asked() -> Charge:
 @pytest.mark.postgres
 @pytest.mark.parametrize("broken", [{"event": LaplaceEvent(1.0).to_json()}, {"block": '["x"]'}, {"unit": "example"}])
 def test_postgres_takes_only_corrections_of_a_budget(postgres_ledger_url: str, broken: dict[str, str]) -> None:
-    from dataclasses import replace
-
     ledger = Ledger(postgres_ledger_url)
     row = spend(ledger).row(EntryKind.RECOMPUTED, None, Cost())
     with pytest.raises(NotAllowed):

@@ -41,9 +41,14 @@ def test_a_tolerance_for_rounding_and_no_more() -> None:
 
 
 def test_a_share_is_rounded_down() -> None:
-    third = share_of(CAP, 333_333)
+    third = share_of(LIMIT, 333_333)
     assert third.limit.pure == LIMIT.pure * 333_333 // 1_000_000
-    assert not fits(Part(limit=third.limit, spent=Cost(pure=third.limit.pure + 1, unbounded=1, renyi=LIMIT.renyi)))
+    assert not fits(
+        Part(
+            limit=third.limit,
+            spent=Cost(pure=third.limit.pure + 1, unbounded=1, renyi=LIMIT.renyi, gaussian=LIMIT.gaussian),
+        )
+    )
 
 
 def test_a_block_is_undercharged_or_overcharged() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hush.accounting import LaplaceEvent
 from hush.ledger import Ledger
 from hush.ledger.storage import schema
+from hush.ledger.storage.entry import COSTS
 from ledger.ledgers import in_blocks, on_file, rehashed, spend, tampering, with_people
 
 
@@ -58,6 +59,8 @@ OTHER: dict[str, Any] = {
     "details": "not json",
     "time": 1,
     "previous": "e" * 64,
+    "gaussian": None,
+    "smoothed": 7,
     "hash": "d" * 64,
 }
 
@@ -118,9 +121,7 @@ def truncated(ledger: Ledger) -> None:
     last = ledger.entries()[-1]
     with tampering(ledger) as connection:
         connection.execute("DELETE FROM hush_entries WHERE id=?", (last.id,))
-        changes = ", ".join(
-            f"{name}={name}-({getattr(last, name)})" for name in ("renyi", "pure", "unbounded", "delta")
-        )
+        changes = ", ".join(f"{name}={name}-({getattr(last, name)})" for name in COSTS)
         connection.execute(f"UPDATE hush_budgets SET {changes}")
         rehashed(ledger, connection)
         connection.execute("UPDATE hush_head SET time=(SELECT max(time) FROM hush_entries)")
@@ -162,7 +163,7 @@ def test_a_ledger_written_anew_is_found_with_a_head_that_was_kept(ledger: Ledger
         "UPDATE hush_budgets SET retired=0 WHERE block='a'",
         "UPDATE hush_budgets SET expires=1",
         "DELETE FROM hush_budgets WHERE block='b'",
-        "INSERT INTO hush_budgets VALUES ('visits', 'z', 0, 0, 0, 0, 9, 9, 9, 0, NULL)",
+        "INSERT INTO hush_budgets VALUES ('visits', 'z', 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 0, NULL)",
         "UPDATE hush_shares SET most_pure=most_pure*2",
         "UPDATE hush_shares SET pure=0",
         "UPDATE hush_shares SET millionths=1000000",
@@ -208,7 +209,7 @@ def test_ten_thousand_rows(tmp_path: Path) -> None:
     with tampering(ledger) as connection:
         connection.execute("BEGIN")
         rehashed(ledger, connection)
-        for name in ("renyi", "pure"):
+        for name in ("renyi", "pure", "gaussian", "smoothed"):
             connection.execute(f"UPDATE hush_budgets SET {name}=9999*{getattr(row, name)}")
         connection.execute("UPDATE hush_head SET time=(SELECT max(time) FROM hush_entries)")
         connection.execute("COMMIT")

@@ -13,10 +13,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from scipy.fft import next_fast_len
 
 from hush.accounting.losses.composition import Indices, LatticePart, spectrum
 from hush.accounting.losses.failures import any_failure, float_down, float_up, split_failure, states_failure
@@ -132,6 +133,24 @@ class ComposedLoss:
             return delta == self._unbounded == 0
         profile = self._parts[0][0].forward
         return delta == profile.failure or (delta > profile.failure and states_failure(profile))
+
+    def profile_upper(self, delta: float, accuracy: float) -> tuple[float, Callable[[float], float]]:
+        """Return an epsilon at which delta is at most ``delta``, and a function that bounds delta from 0 on.
+
+        All values of the function come from one grid. It is wider than one for a single epsilon, and its tilt smaller,
+        so that neither wrap-around nor rounding matters.
+        """
+        rest, _ = self._rest(delta)
+        if not self._unbounded < rest:
+            return math.inf, lambda _: 1.0
+        solution = self._solve(rest, accuracy)
+        points = next_fast_len(math.ceil(3 * solution.epsilon / solution.grid.spacing) + 2, real=True)
+        grid = replace(
+            solution.grid, tilt=solution.grid.tilt / 2, num_points=max(solution.grid.num_points, int(points))
+        )
+        bound, _ = self._compose(grid, _above)
+        failure = float_up(self._most_failure)
+        return solution.epsilon, lambda epsilon: min(1.0, failure + max(bound(epsilon), self._unbounded))
 
     def delta_upper(self, epsilon: float, accuracy: float = DEFAULT_ACCURACY) -> float:
         """Return an upper bound on delta at epsilon >= 0."""

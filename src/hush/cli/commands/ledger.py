@@ -25,7 +25,7 @@ from hush.errors import InvalidArgument
 from hush.strict_json import parse
 
 if TYPE_CHECKING:
-    from hush.accounting import Event
+    from hush.accounting import Box, Event
     from hush.ledger import LedgerBudget, Reserved
 
 Run = Callable[[argparse.Namespace], None]
@@ -67,6 +67,12 @@ def _add_budgets(actions: Any) -> None:
     add_relation(create)
     create.add_argument("--blocks", metavar="A,B,...", help="disjoint parts of the data, each with the full budget")
     create.add_argument(
+        "--box",
+        metavar="JSON",
+        help="kinds of releases and the largest number of each, paid in advance at their composed price: "
+        '[{"event": {"noise_multiplier": 25}, "number": 40}]',
+    )
+    create.add_argument(
         "--fingerprint", type=Path, metavar="FILE", help="the data file; no other budget may have the same one"
     )
     show = _action(actions, "show", _show, "show how much of each budget is used")
@@ -95,8 +101,24 @@ def _create(options: argparse.Namespace) -> None:
         relation=options.relation,
         fingerprint=options.fingerprint,
         blocks=_blocks(options),
+        box=None if options.box is None else _box(parse(options.box)),
     )
     _print(options, text.status(budget), lambda: text.created(budget))
+
+
+def _box(kinds: Any) -> Box:
+    """Return the box that JSON describes. Events may be phases, such as those of `hush account`."""
+    from hush.accounting import Box
+
+    if not isinstance(kinds, list):
+        return Box.from_json(kinds)
+    plain = [
+        {**kind, "event": json.loads(phase_event(kind["event"]).to_json())}
+        if isinstance(kind, dict) and "event" in kind
+        else kind
+        for kind in kinds
+    ]
+    return Box.from_json(plain)
 
 
 def _show(options: argparse.Namespace) -> None:

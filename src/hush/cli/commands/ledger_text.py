@@ -45,8 +45,17 @@ def status(budget: LedgerBudget) -> dict[str, Any]:
             }
             for item in budget.status()
         ],
+        "box": _kinds(budget),
         "pending": len(budget.pending()),
     }
+
+
+def _kinds(budget: LedgerBudget) -> list[dict[str, Any]]:
+    """Return the kinds of releases that were declared with a budget, and how many are left."""
+    box = budget.cap.box
+    if box is None:
+        return []
+    return [{**kind, "left": left} for kind, left in zip(box.to_json(), budget.box_left, strict=True)]
 
 
 def created(budget: LedgerBudget) -> str:
@@ -90,12 +99,18 @@ def _last_column(item: Status) -> str:
 
 def budget_page(budget: LedgerBudget) -> str:
     """Show one budget, what is pending, and the last charges."""
+    from hush.ledger import in_words
+
     entries = budget.entries()
     charges = [row for row in entries if row.event is not None and row.charge is None]
     # A reservation that was settled has a later row, which says how.
     settled = {row.charge: row.kind for row in entries if row.charge is not None and row.kind in _SETTLED}
     parts = [*(["For tests: NOT PRIVATE.\n"] if budget.for_tests else []), budget_table([budget])]
     parts.append(f"\nThe promise: {budget.guarantee()}")
+    if budget.cap.box is not None:
+        left = zip(budget.cap.box.kinds, budget.box_left, strict=True)
+        kinds = [[in_words(event), str(remaining), str(number)] for (event, number), remaining in left]
+        parts.append("\nDeclared releases, which are paid\n\n" + table(["release", "left", "of"], kinds))
     num_pending = len(budget.pending())
     if num_pending:
         parts.append(f"\nPending, and counted as spent: {num_pending}. See: hush ledger pending")

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindows, Guarantee, Relation, Unit
+from hush.ledger.accounts.boxes import block_limit
 from hush.ledger.accounts.people import Role
 from hush.ledger.accounts.refusals import checked_text
 from hush.ledger.storage import schema as schema
@@ -126,7 +127,8 @@ def microseconds(moment: datetime) -> int:
 
 def open_block(connection: sa.Connection, budget: str, block: str, cap: Cap, details: dict[str, Any]) -> None:
     """Insert a block's budget. Analysts who have a share of the other blocks get the same share of this one."""
-    limits = {f"most_{name}": getattr(cap.limit, name) for name in ("renyi", "pure", "delta")}
+    limit = block_limit(cap, block)
+    limits = {f"most_{name}": getattr(limit, name) for name in schema.LIMITS}
     connection.execute(
         schema.budgets.insert().values(budget=budget, block=block, expires=details.get("expires"), **limits)
     )
@@ -157,5 +159,6 @@ def set_share(connection: sa.Connection, budget: str, name: str, percent: int, c
 
 
 def _share(budget: str, block: str, name: str, millionths: int, cap: Cap) -> dict[str, Any]:
-    limits = {f"most_{part}": getattr(cap.limit, part) * millionths // 1_000_000 for part in ("renyi", "pure", "delta")}
+    limit = block_limit(cap, block)
+    limits = {f"most_{part}": getattr(limit, part) * millionths // 1_000_000 for part in schema.LIMITS}
     return {"budget": budget, "block": block, "name": name, "millionths": millionths, **limits}

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from hush.accounting.budget import Cap
+from hush.accounting.budget import NO_GAUSSIAN, Box, Cap, GaussianRule
 from hush.guarantee import Relation, Unit, UnitKind, UnrecordedWindows, dump_windows, load_windows
 
 
 def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
     """Return a cap as plain values for JSON. ``called`` is the unit in the owner's words."""
     window = cap.unit.window
-    return {
+    terms = {
         "epsilon": cap.epsilon,
         "delta": cap.delta,
         "order": cap.order,
         "claims_delta": cap.claims_delta,
+        "gaussian": asdict(cap.gaussian_rule),
         "relation": cap.relation.value,
         "unit": {
             "kind": cap.unit.kind.value,
@@ -24,6 +26,7 @@ def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
             "called": unit if isinstance(unit, str) else str(unit),
         },
     }
+    return terms if cap.box is None else {**terms, "box": cap.box.to_json()}
 
 
 def cap_from(terms: dict[str, Any]) -> Cap:
@@ -33,6 +36,9 @@ def cap_from(terms: dict[str, Any]) -> Cap:
         delta=terms["delta"],
         order=terms["order"],
         claims_delta=terms["claims_delta"],
+        # Older ledgers did not have the rule, and keep the order and the shares of delta that they stored.
+        gaussian=GaussianRule(**terms["gaussian"]) if "gaussian" in terms else NO_GAUSSIAN,
+        box=Box.from_json(terms["box"]) if "box" in terms else None,
         relation=Relation(terms["relation"]),
         unit=_unit(terms["unit"]),
     )

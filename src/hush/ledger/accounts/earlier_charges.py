@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hush.accounting.budget import Charge, Repeat
 from hush.errors import InvalidArgument
+from hush.ledger.accounts.boxes import boxed_row_block
 from hush.ledger.accounts.people import Role, may_serve
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
@@ -56,7 +57,8 @@ def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None
 
 def refuse_other_charge(budget: LedgerBudget, row: Entry, charge: Charge) -> None:
     """Refuse a request whose key was used for another event or for other blocks."""
-    if not (same_event(row.event, charge.event.to_json()) and row.block == budget.block_list()):
+    of_these_blocks = row.block in (budget.block_list(), boxed_row_block(budget.cap, charge.event))
+    if not (same_event(row.event, charge.event.to_json()) and of_these_blocks):
         raise InvalidArgument(
             "request", charge.request, "a new key for a new charge", "This one was used for another charge"
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hush.accounting import Event, events
-from hush.accounting.budget import Cap, Charge, Cost
+from hush.accounting.budget import LOSS_STEPS, Cap, Charge, Cost
 from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
@@ -29,6 +29,7 @@ from hush.ledger.accounts.blocks import (
     refuse_nested,
     set_share,
 )
+from hush.ledger.accounts.boxes import ONE_RELEASE, boxed_row_block, is_boxed, kind_blocks
 from hush.ledger.accounts.earlier_charges import (
     earlier_reservation,
     hashed_question,
@@ -37,9 +38,9 @@ from hush.ledger.accounts.earlier_charges import (
 )
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.refusals import check_request, checked_purpose, refuse_predictable
-from hush.ledger.accounts.reservation import Reserved, check_asked_once
+from hush.ledger.accounts.reservation import Reserved, check_asked_once, check_before_commit
 from hush.ledger.accounts.run_budget import RunBudget
-from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
+from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status, takes_nearly_all
 from hush.ledger.accounts.whole_plan import WholePlan, reserve_whole
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -119,11 +120,9 @@ class LedgerBudget:
         before = earlier_reservation(self, charge)
         if before is not None:
             return before
+        details = stored_details(charge)
         try:
-            return Reserved(
-                self,
-                self._append_charge(EntryKind.RESERVED, charge, question=question, details=stored_details(charge)),
-            )
+            return Reserved(self, self._append_charge(EntryKind.RESERVED, charge, question=question, details=details))
         except AlreadyThere:
             earlier = earlier_reservation(self, charge)
             if earlier is None:
@@ -163,7 +162,11 @@ class LedgerBudget:
     def price(self, event: Event, *, delta: float | None = None) -> ChargePrice:
         """Return the price of an event. Nothing is charged."""
         statuses = self._charged_blocks()
-        cost, _ = cheapest(self.cap, Charge(event=event, purpose="a price", delta=delta), statuses)
+        index = None if self.cap.box is None else self.cap.box.kind_of(event, self.cap.relation, self.cap.unit)
+        if index is not None and self.box_left[index]:
+            cost = Cost()  # the box is paid
+        else:
+            cost, _ = cheapest(self.cap, Charge(event=event, purpose="a price", delta=delta), statuses)
         worst = max(statuses, key=lambda status: self.cap.spent_epsilon(status.cost + cost))
         return ChargePrice(
             alone=self.cap.alone(event, cost),
@@ -173,9 +176,9 @@ class LedgerBudget:
             least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
         )
 
-    def cost(self, event: Event, claimed_at: float | None = None) -> Cost:
-        """Return the cost of an event by the cap's privacy filter, or as a claim at the delta ``claimed_at``."""
-        return self.cap.cost(event) if claimed_at is None else self.cap.claimed_cost(event, delta=claimed_at)
+    def cost(self, event: Event) -> Cost:
+        """Return the cost of an event by the cap's privacy filter."""
+        return self.cap.cost(event)
 
     def sql(self, text: str, **arguments: Any) -> QueryAnswer:
         """Query the table, as `Table.sql` does, and charge it here. A repeated question costs nothing.
@@ -207,7 +210,17 @@ class LedgerBudget:
             if self._blocks is not None:
                 query = query.where(schema.budgets.c.block.in_(self._blocks))
             rows = connection.execute(query.order_by(schema.budgets.c.block)).all()
-        return [stored_status(self.cap, row, now) for row in rows]
+        kinds = kind_blocks(self.cap.box)
+        return [stored_status(self.cap, row, now) for row in rows if row.block not in kinds]
+
+    @property
+    def box_left(self) -> tuple[int, ...]:
+        """How many releases of each kind are left in the box that was declared with the budget."""
+        kinds, table = kind_blocks(self.cap.box), schema.budgets
+        with self.store.reading() as connection:
+            query = sa.select(table.c.block, table.c.most_renyi - table.c.renyi).where(table.c.budget == self.name)
+            left = {row[0]: row[1] // LOSS_STEPS for row in connection.execute(query)}
+        return tuple(left[block] for block in kinds)
 
     def _charged_blocks(self) -> list[Status]:
         """Return the state of the blocks that a charge applies to: those given to `at`, or all that are not retired."""
@@ -391,31 +404,42 @@ class LedgerBudget:
         return json.dumps(names)
 
     def _append_charge(self, kind: EntryKind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
-        """Append a charge, priced by the privacy filter, or as a claim if only that fits."""
+        """Append a charge: out of the box, priced by the privacy filter, as the first one, or as a claim."""
+        boxed = boxed_row_block(self.cap, charge.event)
+        if boxed is not None:
+            terms = json.dumps({**details, "delta": None, "stated": charge.delta, "boxed": True})
+            row = self.row(kind, charge, ONE_RELEASE, details=terms, **{**more, "block": boxed})
+            self._check_charge(row)
+            try:
+                return self.store.append(row, check_asked_once)
+            except DoesNotFit:
+                pass  # all of the kind are used: the charge goes on top of the box
         try:
             cost = self.cap.cost(charge.event)
+            if takes_nearly_all(self.cap, cost):
+                raise DoesNotFit("it may be the first")
             row = self.row(
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
             self._check_charge(row)
             return self.store.append(row, check_asked_once)
         except (DoesNotFit, Unsupported):
-            cost, delta = cheapest(self.cap, charge, self._charged_blocks())
-        row = self.row(kind, charge, cost, details=json.dumps({**details, "delta": delta}), **more)
+            cost, terms_of_price = cheapest(self.cap, charge, self._charged_blocks())
+        row = self.row(kind, charge, cost, details=json.dumps({**details, **terms_of_price}), **more)
         return self.append_row(row, cost)
 
     def append_row(self, row: Entry, cost: Cost) -> Entry:
         """Append a row that charges, or raise `OverBudget`."""
         self._check_charge(row)
         try:
-            return self.store.append(row, check_asked_once)
+            return self.store.append(row, check_before_commit)
         except DoesNotFit:
             raise self._over_budget(row, cost) from None
 
     def _check_charge(self, row: Entry) -> None:
         """Refuse a charge by a person who may not spend, to blocks that share units, or with predictable noise."""
         self.person.require(Role.OWNER, Role.ANALYST)
-        if row.block:
+        if row.block and not is_boxed(self.cap, json.loads(row.block)):
             check_charged(json.loads(row.block), self.cap.unit)
         self.refuse_predictable(row.event)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -14,8 +15,8 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.accounts.people import may_serve
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind, parsed_details
-from hush.ledger.storage.store import AlreadyThere, Effect
+from hush.ledger.storage.entry import COSTS, Entry, EntryKind, parsed_details
+from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Effect
 
 if TYPE_CHECKING:
     from hush.ledger.accounts.ledger_budget import LedgerBudget
@@ -109,10 +110,11 @@ class Reserved:
             answer: The released answer, to return when the same question is asked again.
         """
         change = Cost()
-        claimed = parsed_details(self.row.details).get("delta") is not None
+        details = parsed_details(self.row.details)
+        claimed = details.get("delta") is not None or details.get("first") or details.get("boxed")
         self._budget.refuse_predictable(None if event is None else event.to_json())
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
-            cost = self._budget.cost(event)
+            cost = self._budget.cap.part_cost(event, self.event, self.row.cost)
             if not cost <= self.row.cost:
                 raise InvalidArgument("event", event, "at most what was reserved")
             change = cost + -self.row.cost
@@ -138,6 +140,7 @@ class Reserved:
         def check(connection: sa.Connection, row: Entry) -> None:
             self._check_lease(connection, row)
             self._refuse_begun(connection, row)
+            self._refuse_first(connection, row)
             if self._lease is None and not force:
                 self._refuse_run(connection)
 
@@ -159,6 +162,19 @@ class Reserved:
         taken = sa.select(schema.entries.c.id).where(schema.entries.c.budget == self._budget.name, part).limit(1)
         if connection.execute(taken).first() is not None:
             raise self._begun()
+
+    def _refuse_first(self, connection: sa.Connection, _: Entry) -> None:
+        """Raise, inside the transaction, if a first event would be refunded that other charges followed."""
+        if not parsed_details(self.row.details).get("first"):
+            return
+        if any(cost != Cost() for cost in _spent(connection, self.row)):
+            raise InvalidArgument(
+                "reservation",
+                self.id,
+                "one that was charged all of delta, or the only one so far",
+                "Others were charged after it, and their answers may have decided that it is not run",
+                "Commit it: it stays charged",
+            )
 
     def _check_lease(self, connection: sa.Connection, _: Entry) -> None:
         """Raise, inside the transaction, if this process held the reservation and another one has taken over."""
@@ -203,10 +219,7 @@ class Reserved:
             answer=answer,
             details="{}",
             author=self._budget.person.name,
-            renyi=change.renyi,
-            pure=change.pure,
-            unbounded=change.unbounded,
-            delta=change.delta,
+            **asdict(change),
         )
         try:
             self._budget.store.append(row, check)
@@ -222,6 +235,22 @@ class Reserved:
         if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
             return row.answer  # two callers asked the same question: both get the answer that was charged once
         raise InvalidArgument("reservation", self.id, "a pending reservation", f"It was {row.kind} before")
+
+
+def check_before_commit(connection: sa.Connection, written: Entry) -> None:
+    """Raise, inside the transaction, if the same question was charged since, or something before a first event."""
+    check_asked_once(connection, written)
+    if not parsed_details(written.details).get("first"):
+        return
+    if any(cost != written.cost for cost in _spent(connection, written)):
+        raise DoesNotFit("something was charged before")
+
+
+def _spent(connection: sa.Connection, row: Entry) -> list[Cost]:
+    """Return what is spent of each block that a row charges."""
+    table, blocks = schema.budgets, json.loads(row.block) if row.block else [""]
+    query = sa.select(*(table.c[name] for name in COSTS)).where(table.c.budget == row.budget, table.c.block.in_(blocks))
+    return [Cost(**dict(zip(COSTS, costs, strict=True))) for costs in connection.execute(query)]
 
 
 def check_asked_once(connection: sa.Connection, written: Entry) -> None:

@@ -41,7 +41,7 @@ class StandardQuery:
         """Return how many of them fit, if this much is spent."""
         cost, number = self.cap.cost(self.event), 0
         for more in (64, 32, 16, 8, 4, 2, 1):
-            if number + more <= WHOLE and self.cap.fits(_plus(spent, cost, number + more)):
+            if number + more <= WHOLE and self.cap.fits(spent + cost.times(number + more)):
                 number += more
         return number
 
@@ -56,13 +56,3 @@ def standard_query(cap: Cap) -> StandardQuery:
     epsilon = cap.epsilon / WHOLE
     rounded_down = epsilon * (1 - 1e-9)  # a cost is rounded up, and 100 have to fit
     return StandardQuery(cap, ApproximateDPEvent(rounded_down), f"Laplace noise for epsilon {epsilon:.4g}")
-
-
-def _plus(spent: Cost, cost: Cost, number: int) -> Cost:
-    """Return the cost after a number of further queries."""
-    return spent + Cost(
-        renyi=number * cost.renyi,
-        pure=number * cost.pure,
-        unbounded=number * cost.unbounded,
-        delta=number * cost.delta,
-    )

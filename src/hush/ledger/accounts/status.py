@@ -9,6 +9,9 @@ from hush.accounting import Event
 from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
 from hush.errors import Unsupported
 from hush.ledger.accounts.standard_query import standard_query
+from hush.ledger.storage.entry import COSTS
+
+_NEARLY_ALL = 0.8  # of a budget: from here on, sharing delta between rules costs more than it is good for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class ChargePrice:
 
 def stored_status(cap: Cap, row: Any, now: int) -> Status:
     """Return the state of a block as the database has it, ``now`` in microseconds since 1970."""
-    cost = Cost(renyi=row.renyi, pure=row.pure, unbounded=row.unbounded, delta=row.delta)
+    cost = Cost(**{name: getattr(row, name) for name in COSTS})
     query = standard_query(cap)
     return Status(
         block=row.block,
@@ -83,31 +86,58 @@ def stored_status(cap: Cap, row: Any, now: int) -> Status:
     )
 
 
-def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, float | None]:
-    """Return the cost of a charge, and the delta at which it is claimed.
+def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, dict[str, Any]]:
+    """Return the cost of a charge, and how it is priced, as a row stores it: see `priced`.
 
-    The privacy filter prices the event first; then the delta is None. If that does not fit, or the filter cannot price
-    the event, it is charged as one (epsilon, delta) claim.
+    The privacy filter prices the event first. If that does not fit, or takes nearly all, it is charged all of delta if
+    nothing was charged before (``first``). If it still does not fit, it is charged as one (epsilon, delta) claim at a
+    ``delta``.
     """
     try:
         cost, refused = cap.cost(charge.event), None
-        if all_fit(cap, cost, statuses):
-            return cost, None
+        fits = all_fit(cap, cost, statuses)
     except Unsupported as error:
-        refused = error
+        cost, refused, fits = Cost(), error, False
+    if fits and not takes_nearly_all(cap, cost):
+        return cost, {"delta": None}
+    first = None if any(status.cost != Cost() for status in statuses) else _first(cap, charge.event)
+    if first is not None:
+        return first, {"delta": None, "first": True}
+    if fits:
+        return cost, {"delta": None}
     left = min(cap.limit.delta - status.cost.delta for status in statuses) / DELTA_STEPS
     delta = charge.delta if charge.delta is not None and charge.delta <= left else left / 2
     claimed = _claimed(cap, charge.event, delta)
     if claimed is not None and (refused is not None or all_fit(cap, claimed, statuses)):
-        return claimed, delta
+        return claimed, {"delta": delta}
     if refused is not None:
         raise refused
-    return cost, None
+    return cost, {"delta": None}
 
 
 def all_fit(cap: Cap, cost: Cost, statuses: list[Status]) -> bool:
     """Return whether the cost fits into every block."""
     return all(cap.fits(status.cost + cost) for status in statuses)
+
+
+def takes_nearly_all(cap: Cap, cost: Cost) -> bool:
+    """Return whether more is left if an event without an epsilon comes first and is charged all of delta."""
+    return cost.unbounded > 0 and cap.used(cost) > _NEARLY_ALL
+
+
+def priced(cap: Cap, event: Event, details: dict[str, Any]) -> Cost:
+    """Return the cost of an event as a row's details say that it is priced."""
+    if details.get("first"):
+        return cap.first_cost(event)
+    delta = details.get("delta")
+    return cap.cost(event) if delta is None else cap.claimed_cost(event, delta=delta)
+
+
+def _first(cap: Cap, event: Event) -> Cost | None:
+    try:
+        return cap.first_cost(event)
+    except Unsupported:
+        return None
 
 
 def _claimed(cap: Cap, event: Event, delta: float) -> Cost | None:

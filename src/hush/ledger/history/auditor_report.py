@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from hush.accounting.budget import Cap
+from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.blocks import guarantee_in_blocks
 from hush.ledger.accounts.standard_query import WHOLE, standard_query
@@ -98,8 +98,8 @@ def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[
 def _spent_tile(name: str, budget: BudgetRecord) -> Html:
     """Return the amount spent of a budget, in the block where it is largest."""
     cap = budget.cap
-    epsilon = max((cap.spent_epsilon(block.budget.spent) for block in budget.blocks.values()), default=0.0)
-    left = min((standard_query(cap).left(block.budget.spent) for block in budget.blocks.values()), default=WHOLE)
+    epsilon = max((cap.spent_epsilon(block.budget.spent) for block in budget.data_blocks.values()), default=0.0)
+    left = min((standard_query(cap).left(block.budget.spent) for block in budget.data_blocks.values()), default=WHOLE)
     spent = f"{html.written_epsilon(epsilon)} of {html.written_epsilon(cap.epsilon)}"
     return html.tile(spent, f"epsilon so far: {name}; {left} of {WHOLE} queries left")
 
@@ -140,16 +140,19 @@ def _integrity(replay: LedgerReplay, result: Verification) -> Section:
 
 def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     cap = budget.cap
-    blocks = [block for block in budget.blocks if block]
+    blocks = [block for block in budget.data_blocks if block]
     guarantee = guarantee_in_blocks(cap.guarantee(), blocks) if blocks else cap.guarantee()
-    renyi = "" if cap.order is None else f"Renyi divergence at order {cap.order:.6g}, or "
+    rules = [] if cap.order is None else [f"Renyi divergence at order {cap.order:.6g}"]
+    rules += ["comparison with Gaussian noise"] if cap.gaussian_rule.most >= 0 else []
+    rules += ["basic composition"] if cap.limit.pure >= 0 else []
     called = budget.terms.get("unit", {}).get("called", "")
     rows: list[tuple[object, object]] = [
         ("Epsilon", html.written_epsilon(guarantee.epsilon)),
         ("Delta", html.written_delta(guarantee.delta)),
         ("Privacy unit", html.join([str(cap.unit), " (", html.name(called), ")"])),
         ("Neighbouring datasets", cap.relation.value),
-        ("Enforced by", f"a privacy filter: {renyi}basic composition"),
+        ("Enforced by", f"privacy filters, of which one has to accept everything: {', or '.join(rules)}"),
+        *([] if cap.box is None else [("Declared releases", _declared(cap.box))]),
         ("Part of delta reserved for claims", html.written_delta(cap.claims_delta or 0.0)),
         ("Fingerprint of the data", html.name(budget.terms.get("fingerprint") or "none")),
         ("Created", html.join([_time(budget.row.time), " by ", html.name(budget.row.author)])),
@@ -168,11 +171,11 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
 
 
 def _spent(key: str, name: str, budget: BudgetRecord, charges: list[Charged], spending: SpendingHistory) -> Section:
-    rows = [_block_row(budget.cap, block_name, block) for block_name, block in budget.blocks.items()]
+    rows = [_block_row(budget.cap, block_name, block) for block_name, block in budget.data_blocks.items()]
     head = ["Block", "Epsilon so far", "Cap", f"Left of {WHOLE} queries", "State"]
     standard = f"A standard query of this budget has {standard_query(budget.cap).words}."
     body: list[Html] = [html.table("Budget", head, rows, class_="numbers"), html.tag("p", f"{_LEFT} {standard}")]
-    charged = [block for block in budget.blocks if any(block in charge.blocks for charge in charges)]
+    charged = [block for block in budget.data_blocks if any(block in charge.blocks for charge in charges)]
     for block_name in charged[:_MOST_PLOTS]:
         plot = spending.plot(name, block_name, budget)
         if plot is not None:
@@ -185,6 +188,10 @@ def _spent(key: str, name: str, budget: BudgetRecord, charges: list[Charged], sp
     if not charged:
         body.append(html.tag("p", "Nothing was charged."))
     return Section(key=key, title=f"Spending: {name}", body=html.join(body))
+
+
+def _declared(box: Box) -> str:
+    return "; ".join(f"{number:,} of {in_words(event)}" for event, number in box.kinds)
 
 
 def _block_row(cap: Cap, name: str, block: BlockRecord) -> list[object]:

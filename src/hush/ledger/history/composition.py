@@ -102,8 +102,11 @@ def stated(cap: Cap, event: Event, delta: float | None) -> tuple[float, float]:
 def used_of(limit: Cost, spent: Cost) -> float:
     """Return the fraction of a limit that is used, for a share. `Cap.used` does the same for a cap."""
     fractions = []
-    if spent.unbounded == 0:
+    if spent.unbounded == 0 and limit.pure >= 0:
         fractions.append(spent.pure / limit.pure if limit.pure else 1.0)
+    most = limit.smoothed if spent.smoothed else limit.gaussian
+    if most > 0:
+        fractions.append(spent.gaussian / most)
     if limit.renyi > 0:
         fractions.append(spent.renyi / limit.renyi)
     delta_fraction = spent.delta / limit.delta if limit.delta else float(spent.delta > 0)

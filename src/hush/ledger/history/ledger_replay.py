@@ -15,8 +15,10 @@ from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Cap, Cost
 from hush.accounting.events import plain_event
 from hush.errors import HushError
+from hush.ledger.accounts.boxes import ONE_RELEASE, block_limit, boxed_row_block, is_boxed, kind_blocks
 from hush.ledger.accounts.cap import cap_from
 from hush.ledger.accounts.people import Role
+from hush.ledger.accounts.status import priced
 from hush.ledger.history.records import (
     PARTS,
     BlockRecord,
@@ -29,7 +31,8 @@ from hush.ledger.history.records import (
     larger,
     share_of,
 )
-from hush.ledger.storage.entry import FIRST, Entry, EntryKind
+from hush.ledger.storage.entry import FIRST, Entry, EntryKind, has_later_costs
+from hush.ledger.storage.schema import LATER_COSTS
 
 _CLOCK = 60_000_000
 """Microseconds by which the clocks of two machines may differ without a remark."""
@@ -83,18 +86,32 @@ class LedgerReplay:
             for name, block in budget.blocks.items():
                 if not block.is_undercharged or self._undercharged.get((budget_name, name)):
                     continue
-                if budget.cap.fits(block.budget.required):
+                if block.budget.required.within(block.budget.limit):
                     what = f"{budget_name} {name}".strip() + ": less is recorded as spent than the charges cost"
                     self.findings.append(Finding(row=None, about="cost", what=what))
 
     def cost(self, cap: Cap, text: str, details: dict[str, Any]) -> tuple[Event, Cost]:
         """Return an event, and its cost by this version's accountant."""
-        delta = details.get("delta")
-        key = (cap, text, delta)
+        key = (cap, text, details.get("first") or details.get("delta"))
         if key not in self._costs:
             event = Event.from_json(text)
-            self._costs[key] = event, cap.cost(event) if delta is None else cap.claimed_cost(event, delta=delta)
+            self._costs[key] = event, priced(cap, event, details)
         return self._costs[key]
+
+    def _required(self, charge: Charged, budget: BudgetRecord, text: str) -> tuple[Event, Cost]:
+        """Return an event, and what it costs in the blocks that it was charged to."""
+        cap, details = budget.cap, json.loads(charge.row.details)
+        event = Event.from_json(text)
+        if not is_boxed(cap, charge.blocks):
+            if details.get("first") and cap.proves_first(event, charge.spent):
+                return event, charge.spent
+            if text == charge.row.event:
+                return self.cost(cap, text, details)
+            whole, reserved = self.cost(cap, charge.row.event or "", details)
+            return event, cap.part_cost(event, whole, reserved)
+        if boxed_row_block(cap, event) != charge.row.block:
+            raise _Impossible("it is charged to a kind of the box that it is not of")
+        return event, ONE_RELEASE
 
     # The hash chain
 
@@ -122,7 +139,10 @@ class LedgerReplay:
         if (row.unit, row.relation) != (cap.unit.name, cap.relation.value):
             raise _Impossible("its unit or relation contradicts its terms")
         self._check_owner(row)
-        blocks = {name: BlockRecord(budget=Part(limit=cap.limit)) for name in _names(row)}
+        if not cap.proves_terms():
+            self._note(row, "cap", "its terms do not prove its guarantee")
+        names = [*_names(row), *kind_blocks(cap.box)]
+        blocks = {name: BlockRecord(budget=Part(limit=block_limit(cap, name))) for name in names}
         self.budgets[row.budget] = BudgetRecord(row=row, terms=terms, cap=cap, blocks=blocks)
 
     def _block(self, row: Entry) -> None:
@@ -134,7 +154,7 @@ class LedgerReplay:
         millionths_of = {
             person: part.millionths for block in budget.blocks.values() for person, part in block.shares.items()
         }
-        shares = {person: share_of(budget.cap, millionths) for person, millionths in millionths_of.items()}
+        shares = {person: share_of(budget.cap.limit, millionths) for person, millionths in millionths_of.items()}
         expires = json.loads(row.details).get("expires")
         budget.blocks[name] = BlockRecord(budget=Part(limit=budget.cap.limit), shares=shares, expires=expires)
 
@@ -155,7 +175,7 @@ class LedgerReplay:
         details, budget = json.loads(row.details), self.budgets[row.budget]
         for block in budget.blocks.values():
             before = block.shares.get(details["name"], Part(limit=Cost()))
-            share = share_of(budget.cap, details["percent"] * 10_000)
+            share = share_of(block.budget.limit, details["percent"] * 10_000)
             block.shares[details["name"]] = replace(share, spent=before.spent, required=before.required)
             if sum(part.millionths for part in block.shares.values()) > 1_000_000:
                 self._note(row, "cap", "the shares add up to more than the budget")
@@ -168,12 +188,15 @@ class LedgerReplay:
             return
         budget, names = self._budget_and_blocks(row)
         self._check_may_spend(row)
-        if row.event is None or min(getattr(row, part) for part in PARTS) < 0:
+        if row.event is None or min(getattr(row.cost, part) for part in PARTS) < 0:
             raise _Impossible("a charge needs an event and a cost that is not negative")
         details = json.loads(row.details)
         delta, plan = details.get("delta"), details.get("part_of")
         charge = Charged(row=row, blocks=names, spent=row.cost, required=row.cost, part_of=plan)
-        charge.delta, charge.claimed = details.get("stated", delta), delta is not None
+        charge.delta = details.get("stated", delta)
+        charge.claimed = delta is not None or bool(details.get("first")) or is_boxed(budget.cap, names)
+        if details.get("first") and any(budget.blocks[name].budget.spent != Cost() for name in names):
+            self._note(row, "cost", "it is charged as the first event, and is not")
         if plan is None:
             self._analyse(row, charge, budget, row.event)
         else:
@@ -219,6 +242,9 @@ class LedgerReplay:
             charge.required = charge.spent
             self._analyse(charge.row, charge, budget, charge.row.event or "")
         self._spend(row, budget, charge, row.cost, charge.required + -before)
+        was_first = row.kind == EntryKind.VOIDED and json.loads(charge.row.details).get("first")
+        if was_first and any(budget.blocks[name].budget.spent != Cost() for name in charge.blocks):
+            self._note(row, "cost", "it voids a first event after other charges")
 
     def _recomputed(self, row: Entry) -> None:
         budget, names = self._budget_and_blocks(row, charges=False)
@@ -229,13 +255,15 @@ class LedgerReplay:
         self.corrections[row.id] = names
         block.budget.spent += row.cost
         for name, change in json.loads(row.details).get("shares", {}).items():
-            block.shares[name].spent += Cost(**dict(zip(PARTS, change, strict=True)))
+            block.shares[name].spent += Cost(
+                **dict(zip(PARTS, change, strict=False))
+            )  # of an older version: without the later costs
         if block.is_undercharged:
             self._note(row, "cost", "after it, less is recorded as spent than the charges cost")
         else:  # it corrects all earlier rows
             block.corrected = row.id
             self._undercharged.pop((row.budget, names[0]), None)
-        if not budget.cap.fits(block.budget.required):
+        if not block.budget.required.within(block.budget.limit):
             self._note(row, "cap", "by this version's accountant, the releases exceed the cap")
 
     def _restored(self, row: Entry) -> None:
@@ -279,9 +307,8 @@ class LedgerReplay:
 
     def _analyse(self, row: Entry, charge: Charged, budget: BudgetRecord, text: str) -> None:
         """Compare a charge with the cost of its event by this version's accountant."""
-        details = json.loads(charge.row.details)
         try:
-            charge.event, required = self.cost(budget.cap, text, details)
+            charge.event, required = self._required(charge, budget, text)
         except HushError as error:
             charge.refused = str(error)
             self._note(row, "cost", "this version of hush cannot account for its event")
@@ -341,7 +368,8 @@ def _names(row: Entry) -> list[str]:
 
 
 def _check_costs(row: Entry) -> None:
-    if not all(type(getattr(row, name)) is int for name in (*PARTS, "time")):
+    expected = PARTS if has_later_costs(row) else [part for part in PARTS if part not in LATER_COSTS]
+    if not all(type(getattr(row, name)) is int for name in (*expected, "time")):
         raise _Impossible("its costs or its time are not integers")
 
 

@@ -77,7 +77,7 @@ class Recomputed:
 
 
 def recompute(store: Store, person: Person, name: str) -> Recomputed:
-    """Price all charges again, with the Renyi order and claims_delta that were fixed when the budget was created.
+    """Price all charges again, with the order, shares and box that were fixed when the budget was created.
 
     A settled charge then costs what its event costs by this version's accountant, whether that is less than before or
     more. A pending reservation keeps at least what was reserved, because that is what voiding it would refund. For each
@@ -85,7 +85,7 @@ def recompute(store: Store, person: Person, name: str) -> Recomputed:
     whose releases exceed the cap is retired: a later refund must not make room for new charges.
 
     Guarantee:
-        The cap holds as before: its order and claims_delta were fixed before the first release.
+        The cap holds as before: its order, shares and box were fixed before the first release.
 
     Assumes:
         Events describe what was run (the caller's duty). The ledger is intact (checked here, as by `verify`).
@@ -113,7 +113,7 @@ def recompute(store: Store, person: Person, name: str) -> Recomputed:
 def _result(replay: LedgerReplay, budget: BudgetRecord, changes: dict[str, Cost]) -> Recomputed:
     charges = [charge for charge in replay.charges.values() if charge.row.budget == budget.row.budget]
     blocks = []
-    for name, block in budget.blocks.items():
+    for name, block in budget.data_blocks.items():
         after = block.budget.spent + changes[name]
         blocks.append(
             RecomputedBlock(
@@ -121,7 +121,7 @@ def _result(replay: LedgerReplay, budget: BudgetRecord, changes: dict[str, Cost]
                 before=budget.cap.spent_epsilon(block.budget.spent),
                 after=budget.cap.spent_epsilon(after),
                 change=changes[name],
-                exceeds=not budget.cap.fits(block.budget.required),
+                exceeds=not block.budget.required.within(block.budget.limit),
                 composition=composition(budget.cap, after, [c for c in charges if name in c.blocks]),
             )
         )
@@ -148,7 +148,7 @@ def _write(
             _correct(connection, schema.budgets, change, budget=budget.row.budget, block=name)
             for analyst, cost in shares.items():
                 _correct(connection, schema.shares, cost, budget=budget.row.budget, block=name, name=analyst)
-    if not budget.cap.fits(block.budget.required) and not block.retired:
+    if not block.budget.required.within(block.budget.limit) and not block.retired:
         store._append(connection, Entry(kind=EntryKind.RETIRED, **values))
         table = schema.budgets
         key = (table.c.budget == budget.row.budget, table.c.block == name)

@@ -10,12 +10,16 @@ from typing import Any
 
 from hush.accounting import Event
 from hush.accounting.budget import Cap, Cost
-from hush.ledger.storage.entry import Entry
+from hush.ledger.accounts.boxes import is_boxed
+from hush.ledger.storage.entry import COSTS, Entry
+from hush.ledger.storage.schema import LIMITS
 
-PARTS = ("renyi", "pure", "unbounded", "delta")
+PARTS = COSTS
 
 # Processors may round the last digit of a divergence differently. A tolerance of a billionth is harmless.
 _STEPS, _RELATIVE = 1000, 10**9
+_RELATIVE_PRICE = 2000  # prices in units of Gaussian noise are found by bisection, to a ten-thousandth
+_COUNTS = ("unbounded", "smoothed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +63,18 @@ class Part:
 
     def capped(self) -> Cost:
         """Return ``required``, reduced to what the database's constraint admits."""
-        limit, required = self.limit, self.required
-        pure = required.unbounded == 0 and required.pure <= limit.pure
-        delta = min(required.delta, limit.delta)
-        if required.renyi <= limit.renyi or pure:
-            return replace(required, delta=delta)
+        limit = self.limit
+        required = replace(self.required, delta=min(self.required.delta, limit.delta))
+        if required.within(limit):
+            return required
         if limit.renyi >= 0:
-            return replace(required, renyi=limit.renyi, delta=delta)
-        return replace(required, pure=min(required.pure, limit.pure), unbounded=0, delta=delta)
+            return replace(required, renyi=limit.renyi)
+        most = limit.smoothed if required.smoothed else limit.gaussian
+        if most >= 0:
+            return replace(required, gaussian=most)
+        if limit.gaussian >= 0:
+            return replace(required, gaussian=limit.gaussian, smoothed=0)
+        return replace(required, pure=min(required.pure, limit.pure), unbounded=0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +111,11 @@ class BudgetRecord:
     terms: dict[str, Any]
     cap: Cap
     blocks: dict[str, BlockRecord]
+
+    @property
+    def data_blocks(self) -> dict[str, BlockRecord]:
+        """The blocks that are parts of the data: those that are no kinds of a box."""
+        return {name: block for name, block in self.blocks.items() if not is_boxed(self.cap, [name])}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,17 +154,15 @@ class Charged:
         return self.row.kind if self.settled is None else self.settled.kind
 
 
-def share_of(cap: Cap, millionths: int) -> Part:
-    """Return an unspent share of a cap."""
-    limits = {part: getattr(cap.limit, part) * millionths // 1_000_000 for part in ("renyi", "pure", "delta")}
+def share_of(limit: Cost, millionths: int) -> Part:
+    """Return an unspent share of a limit."""
+    limits = {part: getattr(limit, part) * millionths // 1_000_000 for part in LIMITS}
     return Part(limit=Cost(**limits), millionths=millionths)
 
 
 def fits(part: Part) -> bool:
-    """Return whether what is spent is within the limit. The same condition as `Cap.fits`."""
-    limit, spent = part.limit, part.spent
-    pure = spent.unbounded == 0 and spent.pure <= limit.pure
-    return spent.delta <= limit.delta and (spent.renyi <= limit.renyi or pure)
+    """Return whether what is spent is within the limit."""
+    return part.spent.within(part.limit)
 
 
 def larger(first: Cost, second: Cost) -> Cost:
@@ -162,7 +173,8 @@ def larger(first: Cost, second: Cost) -> Cost:
 def at_most(cost: Cost, limit: Cost) -> bool:
     """Return whether no component of ``cost`` exceeds that of ``limit``, up to rounding."""
     return all(
-        getattr(cost, part) <= getattr(limit, part) + tolerance * (_STEPS + abs(getattr(cost, part)) // _RELATIVE)
+        getattr(cost, part) <= getattr(limit, part) + tolerance * (_STEPS + abs(getattr(cost, part)) // relative)
         for part in PARTS
-        for tolerance in [0 if part == "unbounded" else 1]
+        for tolerance in [0 if part in _COUNTS else 1]
+        for relative in [_RELATIVE_PRICE if part == "gaussian" else _RELATIVE]
     )

@@ -203,7 +203,7 @@ def _blocks(replay: LedgerReplay) -> Iterator[tuple[str, str, BlockRecord]]:
 
 def _sums(part: Part) -> dict[str, int]:
     spent = {name: getattr(part.spent, name) for name in PARTS}
-    limits = {f"most_{name}": getattr(part.limit, name) for name in ("renyi", "pure", "delta")}
+    limits = {f"most_{name}": getattr(part.limit, name) for name in schema.LIMITS}
     return spent | limits
 
 

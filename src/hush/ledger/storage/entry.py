@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from hush.accounting.budget import Cost
+from hush.ledger.storage.schema import LATER_COSTS
 
 FIRST = "0" * 64
 """The hash that the first row stores as its predecessor's."""
@@ -62,6 +63,8 @@ class Entry:
         details: Further values, as a JSON object.
         time: Microseconds since 1970, by the clock of the machine, or of the database's server.
         previous: The hash of the previous row.
+        gaussian: The row's change to the Gaussian part of the `Cost`; None in rows of older versions.
+        smoothed: The row's change to the number of events that are no Gaussians; None in rows of older versions.
         hash: The hash of this row's other fields.
 
     >>> first = Entry(id=1, kind=EntryKind.BUDGET, budget="patients")
@@ -90,19 +93,31 @@ class Entry:
     details: str = "{}"
     time: int = 0
     previous: str = FIRST
+    gaussian: int | None = 0
+    smoothed: int | None = 0
     hash: str = ""
 
     @property
     def cost(self) -> Cost:
         """The row's change to the spent budget."""
-        return Cost(renyi=self.renyi, pure=self.pure, unbounded=self.unbounded, delta=self.delta)
+        return Cost(**{name: getattr(self, name) or 0 for name in COSTS})
 
     def computed_hash(self) -> str:
         """Return the hash of all other fields.
 
         Each field is written with its length, so that two different rows never have the same preimage.
         """
-        return hashlib.sha256("".join(_field(getattr(self, name)) for name in HASHED).encode()).hexdigest()
+        names = HASHED if has_later_costs(self) else [name for name in HASHED if name not in LATER_COSTS]
+        return hashlib.sha256("".join(_field(getattr(self, name)) for name in names).encode()).hexdigest()
+
+
+def has_later_costs(entry: Entry) -> bool:
+    """Return whether a row has the costs of version 4. Rows of older versions are hashed without them."""
+    return not (entry.gaussian is None and entry.smoothed is None)
+
+
+COSTS = tuple(field.name for field in fields(Cost))
+"""The names of a row's costs."""
 
 
 def parsed_details(text: str) -> dict[str, Any]:

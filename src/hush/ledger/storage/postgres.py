@@ -87,9 +87,13 @@ class PostgresStore(Store):
 
     def _prepare(self, connection: sa.Connection, version: int) -> None:
         names = [table.name for table in schema.metadata.sorted_tables]
-        columns = [schema.entries.c[name].name for name in HASHED]
+        fields, later = (
+            " || ".join(f"{{{{schema}}}}.hush_field(NEW.{schema.entries.c[name].name}::text)" for name in names)
+            for names in ([name for name in HASHED if name not in schema.LATER_COSTS], schema.LATER_COSTS)
+        )
         values = {
-            "hashed": " || ".join(f"{{{{schema}}}}.hush_field(NEW.{column}::text)" for column in columns),
+            # All rows from now on have the later costs. Rows of older versions are hashed without them.
+            "hashed": f"{fields} || {later}",
             "names": ", ".join(f"'{name}'" for name in names),
             "tables": ", ".join(f"{{{{schema}}}}.{name}" for name in names),
             "schema": _schema_name(connection),

@@ -62,6 +62,8 @@ BEGIN
     IF json_typeof(NEW.details::json) <> 'object' OR json_typeof(NEW.event::json) <> 'object' THEN
         RAISE EXCEPTION 'neither details nor event of a row' USING ERRCODE = 'insufficient_privilege';
     END IF;
+    NEW.gaussian := coalesce(NEW.gaussian, 0);
+    NEW.smoothed := coalesce(NEW.smoothed, 0);
     NEW.id := last.id + 1;
     NEW.previous := last.hash;
     -- Not less and not more: a clock that was wrong once must not close blocks that expire for good.
@@ -77,9 +79,10 @@ BEGIN
             IF NOT (may = 'owner' OR reserved.author = session_user) THEN
                 RAISE EXCEPTION 'reserved by somebody else' USING ERRCODE = 'insufficient_privilege';
             END IF;
-            IF greatest(NEW.renyi, NEW.pure, NEW.unbounded, NEW.delta) > 0
+            IF greatest(NEW.renyi, NEW.pure, NEW.unbounded, NEW.delta, NEW.gaussian, NEW.smoothed) > 0
                OR NEW.renyi < -reserved.renyi OR NEW.pure < -reserved.pure
-               OR NEW.unbounded < -reserved.unbounded OR NEW.delta < -reserved.delta THEN
+               OR NEW.unbounded < -reserved.unbounded OR NEW.delta < -reserved.delta
+               OR NEW.gaussian < -coalesce(reserved.gaussian, 0) OR NEW.smoothed < -coalesce(reserved.smoothed, 0) THEN
                 RAISE EXCEPTION 'more than was reserved' USING ERRCODE = 'insufficient_privilege';
             END IF;
             IF NEW.kind = 'voided' AND EXISTS (SELECT FROM {{schema}}.hush_entries WHERE dataset = NEW.dataset
@@ -90,7 +93,8 @@ BEGIN
             NEW.unit := reserved.unit;
             NEW.relation := reserved.relation;
             spender := reserved.author;
-        ELSIF NEW.kind = 'voided' OR least(NEW.renyi, NEW.pure, NEW.unbounded, NEW.delta) < 0 THEN
+        ELSIF NEW.kind = 'voided'
+              OR least(NEW.renyi, NEW.pure, NEW.unbounded, NEW.delta, NEW.gaussian, NEW.smoothed) < 0 THEN
             RAISE EXCEPTION 'nothing like that is reserved' USING ERRCODE = 'insufficient_privilege';
         END IF;
         blocks := CASE WHEN NEW.block = '' THEN ARRAY['']
@@ -105,14 +109,16 @@ BEGIN
             RAISE EXCEPTION 'hush_closed' USING ERRCODE = 'check_violation';
         END IF;
         UPDATE {{schema}}.hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
-            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
+            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta,
+            gaussian = gaussian + NEW.gaussian, smoothed = smoothed + NEW.smoothed
             WHERE dataset = NEW.dataset AND block = ANY(blocks);
         GET DIAGNOSTICS touched = ROW_COUNT;
         IF touched = 0 OR touched <> cardinality(blocks) THEN
             RAISE EXCEPTION 'hush_closed' USING ERRCODE = 'check_violation';
         END IF;
         UPDATE {{schema}}.hush_shares SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
-            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
+            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta,
+            gaussian = gaussian + NEW.gaussian, smoothed = smoothed + NEW.smoothed
             WHERE dataset = NEW.dataset AND block = ANY(blocks) AND name = spender;
         GET DIAGNOSTICS touched = ROW_COUNT;
         IF may = 'analyst' AND touched <> cardinality(blocks) THEN
@@ -127,7 +133,8 @@ BEGIN
             RAISE EXCEPTION 'no correction of one block' USING ERRCODE = 'insufficient_privilege';
         END IF;
         UPDATE {{schema}}.hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
-            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
+            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta,
+            gaussian = gaussian + NEW.gaussian, smoothed = smoothed + NEW.smoothed
             WHERE dataset = NEW.dataset AND block = blocks[1];
         GET DIAGNOSTICS touched = ROW_COUNT;
         IF touched <> 1 THEN
@@ -135,7 +142,9 @@ BEGIN
         END IF;
         UPDATE {{schema}}.hush_shares AS own SET renyi = own.renyi + (change.value->>0)::bigint,
             pure = own.pure + (change.value->>1)::bigint, unbounded = own.unbounded + (change.value->>2)::bigint,
-            delta = own.delta + (change.value->>3)::bigint
+            delta = own.delta + (change.value->>3)::bigint,
+            gaussian = own.gaussian + coalesce((change.value->>4)::bigint, 0),
+            smoothed = own.smoothed + coalesce((change.value->>5)::bigint, 0)
             FROM json_each(NEW.details::json->'shares') AS change
             WHERE own.dataset = NEW.dataset AND own.block = blocks[1] AND own.name = change.key;
     END IF;

@@ -16,16 +16,32 @@ import sqlalchemy as sa
 
 from hush.errors import Unsupported
 
-VERSION = 3
+VERSION = 4
 """The version of these tables. Older ledgers are migrated by `MIGRATIONS`; newer ones are refused."""
 
 metadata = sa.MetaData()
 
-_COSTS = ("renyi", "pure", "unbounded", "delta")
+COSTS = ("renyi", "pure", "unbounded", "delta")
+LATER_COSTS = ("gaussian", "smoothed")
+"""Costs that are new in version 4. Rows of older versions have none."""
+
+LIMITS = ("renyi", "pure", "delta", "gaussian", "smoothed")
+"""The costs that have a limit each, in columns such as ``most_renyi``."""
+
+# The same condition as `Cost.within`, so that the database refuses an overdraft whichever program writes.
+WITHIN = (
+    "delta <= most_delta AND (renyi <= most_renyi OR (unbounded = 0 AND pure <= most_pure) "
+    "OR gaussian <= most_smoothed OR (smoothed = 0 AND gaussian <= most_gaussian))"
+)
 
 
 def _costs() -> list[sa.Column[int]]:
-    return [sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in _COSTS]
+    return [sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in COSTS]
+
+
+def _sums() -> list[sa.Column[int]]:
+    columns = [sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in (*COSTS, *LATER_COSTS)]
+    return [*columns, *(sa.Column(f"most_{name}", sa.BigInteger, nullable=False) for name in LIMITS)]
 
 
 about = sa.Table("hush_ledger", metadata, sa.Column("version", sa.Integer, nullable=False))
@@ -60,6 +76,7 @@ entries = sa.Table(
     sa.Column("details", sa.Text, nullable=False),
     sa.Column("time", sa.BigInteger, nullable=False),
     sa.Column("previous", sa.String(64), nullable=False),
+    *(sa.Column(name, sa.BigInteger) for name in LATER_COSTS),
     sa.Column("hash", sa.String(64), nullable=False),
 )
 """The ledger itself. Rows are only ever appended."""
@@ -95,17 +112,14 @@ budgets = sa.Table(
     metadata,
     sa.Column("dataset", sa.Text, key="budget", primary_key=True),
     sa.Column("block", sa.Text, primary_key=True),
-    *_costs(),
-    sa.Column("most_renyi", sa.BigInteger, nullable=False),
-    sa.Column("most_pure", sa.BigInteger, nullable=False),
-    sa.Column("most_delta", sa.BigInteger, nullable=False),
+    *_sums(),
     sa.Column("retired", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("expires", sa.BigInteger),
-    # The same condition as `Cap.fits`, so that the database refuses an overdraft whichever program writes.
+    sa.CheckConstraint(WITHIN, name="hush_within_cap"),
     sa.CheckConstraint(
-        "delta <= most_delta AND (renyi <= most_renyi OR (unbounded = 0 AND pure <= most_pure))", name="hush_within_cap"
+        "renyi >= 0 AND pure >= 0 AND unbounded >= 0 AND delta >= 0 AND gaussian >= 0 AND smoothed >= 0",
+        name="hush_not_negative",
     ),
-    sa.CheckConstraint("renyi >= 0 AND pure >= 0 AND unbounded >= 0 AND delta >= 0", name="hush_not_negative"),
 )
 """The amount spent of each block's budget: the sum of its entries."""
 
@@ -124,15 +138,9 @@ shares = sa.Table(
     sa.Column("dataset", sa.Text, key="budget", primary_key=True),
     sa.Column("block", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
-    *_costs(),
-    sa.Column("most_renyi", sa.BigInteger, nullable=False),
-    sa.Column("most_pure", sa.BigInteger, nullable=False),
-    sa.Column("most_delta", sa.BigInteger, nullable=False),
+    *_sums(),
     sa.Column("millionths", sa.Integer, nullable=False),
-    sa.CheckConstraint(
-        "delta <= most_delta AND (renyi <= most_renyi OR (unbounded = 0 AND pure <= most_pure))",
-        name="hush_within_share",
-    ),
+    sa.CheckConstraint(WITHIN, name="hush_within_share"),
 )
 """The share of each block's budget that a person may spend, and what they have spent."""
 
@@ -150,9 +158,46 @@ leases = sa.Table(
 Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
 """
 
+
+def _add_gaussian(connection: sa.Connection) -> None:
+    """Add the costs of version 4. Budgets keep the rules with which they were created: the new one allows nothing."""
+    for name in LATER_COSTS:
+        connection.exec_driver_sql(f"ALTER TABLE {entries.name} ADD COLUMN {name} BIGINT")
+    for table in (budgets, shares):
+        if connection.dialect.name == "sqlite":
+            _rebuild(connection, table)
+        else:
+            _alter(connection, table)
+
+
+def _rebuild(connection: sa.Connection, table: sa.Table) -> None:
+    """Replace a table, since SQLite cannot change constraints."""
+    connection.exec_driver_sql(f"ALTER TABLE {table.name} RENAME TO {table.name}_3")
+    table.create(connection)
+    before = [column["name"] for column in sa.inspect(connection).get_columns(f"{table.name}_3")]
+    names, allows_nothing = ", ".join(before), "-1, -1"
+    connection.exec_driver_sql(
+        f"INSERT INTO {table.name} ({names}, most_gaussian, most_smoothed) "
+        f"SELECT {names}, {allows_nothing} FROM {table.name}_3"
+    )
+    connection.exec_driver_sql(f"DROP TABLE {table.name}_3")
+
+
+def _alter(connection: sa.Connection, table: sa.Table) -> None:
+    for name in LATER_COSTS:
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0")
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN most_{name} BIGINT NOT NULL DEFAULT -1")
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ALTER COLUMN most_{name} DROP DEFAULT")
+    for check in table.constraints:
+        if isinstance(check, sa.CheckConstraint):
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} DROP CONSTRAINT {check.name}")
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD CONSTRAINT {check.name} CHECK ({check.sqltext})")
+
+
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {
     1: leases.create,
     2: lambda _: None,  # what is new is in the store's scripts: the roles of PostgreSQL
+    3: _add_gaussian,
 }
 """For each version, the step to the next one. It runs in the transaction that stores the new version."""
 

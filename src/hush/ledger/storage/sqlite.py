@@ -20,13 +20,12 @@ from hush.errors import InvalidArgument
 from hush.ledger.storage import reader, store
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.disk import Disk
-from hush.ledger.storage.entry import HASHED, Entry, EntryKind
+from hush.ledger.storage.entry import COSTS, HASHED, Entry, EntryKind
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
 from hush.ledger.storage.ledger_file import file_of, refuse_links, refuse_split
 from hush.ledger.storage.store import BACKUP_REFUSED, AlreadyThere, Store, closed
 
 _CHARGES = (EntryKind.RESERVED, EntryKind.COMMITTED, EntryKind.VOIDED)
-_COSTS = ("renyi", "pure", "unbounded", "delta")
 
 
 class SqliteStore(Store):
@@ -145,7 +144,7 @@ class SqliteStore(Store):
 
     def _prepare(self, connection: sa.Connection, version: int) -> None:
         if version:
-            return  # leases have no triggers
+            return  # nothing that is new since then has triggers
         for action in ("UPDATE", "DELETE"):
             connection.exec_driver_sql(
                 f"CREATE TRIGGER hush_only_added_{action.lower()} BEFORE {action} ON hush_entries "
@@ -213,10 +212,11 @@ def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
         reserved = _settled(connection, entry, role)
         entry = replace(entry, block=reserved.block, unit=reserved.unit, relation=reserved.relation)
         spender, spender_role, update = reserved.author, reserved.role, _SETTLE
-    elif entry.kind == EntryKind.VOIDED or min(getattr(entry, name) for name in _COSTS) < 0:
+    elif entry.kind == EntryKind.VOIDED or min(getattr(entry.cost, name) for name in COSTS) < 0:
         raise _not_reserved()
     blocks = blocks_of(entry)
-    change = {f"by_{name}": getattr(entry, name) for name in _COSTS}
+    cost = entry.cost
+    change = {f"by_{name}": getattr(cost, name) for name in COSTS}
     if not blocks or len(set(blocks)) != len(blocks):
         raise closed()
     for block in blocks:
@@ -239,7 +239,7 @@ def _settled(connection: sa.Connection, entry: Entry, role: str) -> sa.Row[Any]:
         raise NotAllowed("Only the person who made a reservation, or an owner, can settle it.")
     if reserved.settled:
         raise AlreadyThere("the reservation was settled before")
-    if any(not -getattr(reserved, name) <= getattr(entry, name) <= 0 for name in _COSTS):
+    if any(not -(getattr(reserved, name) or 0) <= getattr(entry.cost, name) <= 0 for name in COSTS):
         raise InvalidArgument("event", "...", "at most what was reserved")
     return reserved
 
@@ -256,7 +256,7 @@ def blocks_of(entry: Entry) -> list[str]:
 def _spend(table: sa.Table, *more: sa.ColumnElement[bool]) -> sa.Update:
     conditions = (table.c.budget == sa.bindparam("in_budget"), table.c.block == sa.bindparam("in_block"), *more)
     return (
-        table.update().where(*conditions).values({name: table.c[name] + sa.bindparam(f"by_{name}") for name in _COSTS})
+        table.update().where(*conditions).values({name: table.c[name] + sa.bindparam(f"by_{name}") for name in COSTS})
     )
 
 

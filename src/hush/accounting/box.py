@@ -1,0 +1,95 @@
+"""Boxes: a multiset of releases that is declared before the first one, and may be used in any order.
+
+*Why the order does not matter.* Let R be the multiset, and ``v(x, R)`` the profile at ``e^x`` of all of R composed. If
+the next release is i, with loss L, then ``E[v(x - L, R - i)] = v(x, R)``, whichever i was picked. By induction from the
+last release to the first, any strategy that picks the next release in view of the earlier ones, or stops, attains at
+most v(epsilon, R): the delta of the composed privacy loss distribution. Releases outside the box come on top: see
+`hush.accounting.gaussian_rule`.
+
+For this, each kind of release has to be one composition of dominating pairs. Where an event stands for several cases,
+such as a record that may be in several parts, the case could follow earlier answers. Such kinds, and those that only a
+Renyi divergence describes, are composed at one Renyi order, at which their worst cases add up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hush.accounting import events as ev
+from hush.accounting.losses.pairs import Alternative, alternatives, changes
+from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
+from hush.guarantee import Relation, Unit
+
+_MOST_RELEASES = 10**6
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Box:
+    """Kinds of releases and the largest number of each, declared when a budget is created.
+
+    >>> from hush.accounting import GaussianEvent, LaplaceEvent
+    >>> box = Box({GaussianEvent(25.0): 40, LaplaceEvent(20.0): 10})
+    >>> box.numbers, Box.from_json(box.to_json()) == box
+    ((40, 10), True)
+
+    Attributes:
+        kinds: The events, each with its largest number. You can pass a mapping.
+    """
+
+    kinds: tuple[tuple[ev.Event, int], ...]
+
+    def __init__(self, kinds: Mapping[ev.Event, int] | tuple[tuple[ev.Event, int], ...]) -> None:
+        """Check the kinds."""
+        pairs = tuple(kinds.items()) if isinstance(kinds, Mapping) else tuple(kinds)
+        if not pairs:
+            raise InvalidArgument("box", kinds, "at least one kind of release")
+        for event, number in pairs:
+            check_instance("box", event, ev.Event, "Such as Box({GaussianEvent(25.0): 40})")
+            if not check_count("box", number) <= _MOST_RELEASES:
+                raise InvalidArgument("box", number, f"at most {_MOST_RELEASES:,} releases of a kind")
+        object.__setattr__(self, "kinds", pairs)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The largest number of each kind."""
+        return tuple(number for _, number in self.kinds)
+
+    @property
+    def event(self) -> ev.Event:
+        """All releases of the box, as one event."""
+        return ev.ComposedEvent(tuple(ev.SelfComposedEvent(event, number) for event, number in self.kinds))
+
+    def kind_of(self, event: ev.Event, relation: Relation, unit: Unit) -> int | None:
+        """Return which kind an event is of; None if it is of none."""
+        plain, _ = ev.plain_event(event, relation, unit)
+        for index, (kind, _) in enumerate(self.kinds):
+            if ev.plain_event(kind, relation, unit)[0] == plain:
+                return index
+        return None
+
+    def options(self, relation: Relation, unit: Unit) -> tuple[Alternative, ...]:
+        """Return the composed pairs of the box, one for each change of the data. Other kinds of events are refused."""
+        plain, _ = ev.plain_event(self.event, relation, unit)
+        composed = []
+        for change in changes(relation):
+            for event, _ in self.kinds:
+                if len(alternatives(ev.plain_event(event, relation, unit)[0], change)) > 1:
+                    raise Unsupported(f"{event.kind} in a box, composed by privacy loss distributions")
+            composed += alternatives(plain, change)
+        return tuple(composed)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the box as plain values."""
+        return [{"event": json.loads(event.to_json()), "number": number} for event, number in self.kinds]
+
+    @staticmethod
+    def from_json(kinds: Any) -> Box:
+        """Return the box that `to_json` described: a list such as ``[{"event": {...}, "number": 40}]``."""
+        if not isinstance(kinds, list) or not all(
+            isinstance(k, dict) and k.keys() == {"event", "number"} for k in kinds
+        ):
+            raise InvalidArgument("box", kinds, 'a list such as [{"event": {...}, "number": 40}]')
+        return Box(tuple((ev.Event.from_json(json.dumps(kind["event"])), kind["number"]) for kind in kinds))
