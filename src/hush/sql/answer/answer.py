@@ -152,7 +152,7 @@ def answer_query(
         scales=query.scales(),
         intervals=[ends[row[-1]] for row in rows],
         confidence=confidence,
-        limits=tuple(limits),
+        limits=(*limits, *missing_slopes(query.plan, rows, ends)),
         noise_intervals=[noise_ends[row[-1]] for row in rows],
     )
 
