@@ -3,8 +3,8 @@
 An answer takes these steps, and only the last three read rows:
 
 PriceRequest.check   the arguments
-Planner.stages       the subqueries to release, and what is asked with their values
-Planner.prepared     the query with bounded contributions, or a refusal; how much noise, and at what cost
+QueryPlanner.stages       the subqueries to release, and what is asked with their values
+QueryPlanner.prepared     the query with bounded contributions, or a refusal; how much noise, and at what cost
 QueryCharges         with ``budget``: charge the ledger, or return the answer that it has already
 Chooser.choose       limits on contributions if none are given, and undeclared bounds
 BoundedViews         exact, bounded aggregates from the engine
@@ -31,7 +31,7 @@ from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
 from hush.sql.answer.stages.charges import QueryCharges
-from hush.sql.answer.stages.planner import LimitArguments, Planner
+from hush.sql.answer.stages.planner import LimitArguments, QueryPlanner
 from hush.sql.answer.stages.runner import Runner
 from hush.sql.answer.stages.staged import staged_price
 from hush.sql.engines.data_identity import ContentKey, DataIdentities
@@ -166,8 +166,10 @@ class Table:
             rows_per_unit: The most rows of a unit that count in one group; by default that of the table. If it has
                 none, a limit on a unit's rows in all groups together is chosen privately.
             limits_share: The share of epsilon that pays for choosing limits, and for learning undeclared bounds of
-                columns that are summed. The answer gets the rest. Choices of earlier queries are free: limits for the
-                same rows and groups, bounds for the same rows. Limits and bounds that you give are free, too.
+                columns that are summed. The answer gets the rest, or all of epsilon if there is nothing to choose.
+                Choices of earlier queries are free: limits for the same rows and groups, bounds for the same rows. With
+                ``budget``, these are the choices that it has stored, about the same data. Limits and bounds that you
+                give are free, too.
             noise: LaplaceNoise() or GaussianNoise(); by default the one with the smaller error.
             selection: How groups that are not public are selected; by default `TruncatedGeometric()`.
             accuracy: Instead of epsilon: the largest relative error that you accept, such as 0.05 for 5 %. The smallest
@@ -220,9 +222,9 @@ class Table:
         prepared = planner.prepared(stages.last, request, limits, self._chooser.known)
         return replace(runner.run(prepared, remember=True), answered=asked)
 
-    def _planner(self) -> Planner:
+    def _planner(self) -> QueryPlanner:
         """Return what prepares queries, with the limits that are set now."""
-        return Planner(self._engine, self._catalog, self.limits_of)
+        return QueryPlanner(self._engine, self._catalog, self.limits_of)
 
     def _identity(self, names: set[str], *, is_needed: bool) -> str:
         """Return what identifies the data of some tables, or nothing. Forget what replaced files had."""

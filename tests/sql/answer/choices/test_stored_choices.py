@@ -84,24 +84,6 @@ def test_limits_that_were_chosen_with_more_measures_will_do(people: Table, budge
     assert choices(budget) == ["contribution limits"]
 
 
-def test_the_later_query_spends_all_of_epsilon_on_its_answer(people: Table, budget: LedgerBudget) -> None:
-    first = asked(people, budget, COUNT, delta=0.0)
-    scale, later = first.scales["rows for n"], asked(people, budget, COUNT.replace("AS n", "AS m"), delta=0.0)
-    assert later.scales["rows for m"] == pytest.approx(0.9 * scale)
-    assert (first.guarantee.epsilon, later.guarantee.epsilon) == (pytest.approx(0.5), pytest.approx(0.5))
-    assert budget.spent == pytest.approx(1.0)
-
-
-def test_each_question_has_its_stored_answer_whichever_came_first(people: Table, budget: LedgerBudget) -> None:
-    first, later = asked(people, budget, COUNT), asked(people, budget, SUM, rows_per_unit=None)
-    other = asked(people, budget, COUNT.replace("AS n", "AS m"))
-    spent = budget.spent
-    for text, before in ((COUNT, first), (SUM, later), (COUNT.replace("AS n", "AS m"), other)):
-        again = asked(people, budget, text)
-        assert (again.replayed, again.rows) == (True, before.rows)
-    assert budget.spent == spent
-
-
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
@@ -135,14 +117,6 @@ def test_new_data_choose_again(people: Table, budget: LedgerBudget) -> None:
     assert len(choices(budget)) == 2
     asked(people, budget, SUM, rows_per_unit=None)
     assert choices(budget)[2:] == ["contribution bounds"]
-
-
-def test_an_answer_at_all_of_epsilon_is_refused_on_other_data(people: Table, budget: LedgerBudget) -> None:
-    asked(people, budget, SUM)
-    asked(people, budget, COUNT)  # its limits are known
-    people.forget()
-    with pytest.raises(hush.errors.InvalidArgument, match="other data"):
-        asked(people, budget, COUNT)
 
 
 LIMITS = {"rows": {"limit": 4, "beyond": 0.0, "beyond_error": 1.0, "excess": 0.0, "excess_error": 1.0, "expected": 0.0}}
@@ -218,15 +192,3 @@ def test_a_budget_that_stores_no_answers_pays_each_time(people: Table, budget: L
     asked(people, budget, COUNT)
     asked(people, Forgetful(), SUM)
     assert choices(budget) == ["contribution limits", "contribution limits", "contribution bounds"]
-
-
-def test_an_interrupted_answer_goes_on_with_its_reservation(
-    people: Table, budget: LedgerBudget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("hush.sql.answer.stages.runner.answer_query", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            asked(people, budget, COUNT, delta=0.0)
-    spent = budget.spent
-    answer = asked(people, budget, COUNT, delta=0.0)  # the limits are known by now, and the noise is still that of 90 %
-    assert (budget.spent, answer.guarantee.epsilon) == (spent, pytest.approx(0.45))

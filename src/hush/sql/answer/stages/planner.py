@@ -1,4 +1,4 @@
-"""Prepares queries: `Planner` fixes the plan, the limits, the noise and the cost of each stage. It reads no rows."""
+"""Prepares queries: `QueryPlanner` fixes the plan, limits, noise and cost of each stage. It reads no rows."""
 
 from __future__ import annotations
 
@@ -71,14 +71,15 @@ class PreparedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class QueryPlanner:
     """Prepares the queries of a table.
 
     >>> import duckdb
     >>> from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable
-    >>> from hush.sql import DuckDBEngine
-    >>> people = PrivateTable({"who": ColumnKind.INT}, unit="who")
-    >>> planner = Planner(DuckDBEngine(duckdb.connect()), Catalog({"people": people}), lambda name: RequestedLimits())
+    >>> from hush.sql.engines.duckdb import DuckDBEngine
+    >>> people = PrivateTable(columns={"who": ColumnKind.INT}, unit="who")
+    >>> engine = DuckDBEngine(connection=duckdb.connect())
+    >>> planner = QueryPlanner(engine, Catalog({"people": people}), lambda name: RequestedLimits())
     >>> sorted(planner.tables_read(planner.stages("SELECT COUNT(*) AS n FROM people")))
     ['people']
 

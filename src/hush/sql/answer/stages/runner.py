@@ -13,7 +13,7 @@ from hush.sql.answer.answer import QueryAnswer, answer_query, public_answer
 from hush.sql.answer.choices.chooser import Choices, Chooser, StoredCharge
 from hush.sql.answer.conditions import conditions
 from hush.sql.answer.priced_query import PricedQuery
-from hush.sql.answer.stages.planner import Planner, PreparedQuery
+from hush.sql.answer.stages.planner import PreparedQuery, QueryPlanner
 from hush.sql.answer.stages.staged import Asked, Rows, StageCost, run_stages, staged_answer
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.public_query import plan_public
@@ -40,7 +40,7 @@ class Runner:
         source: The random source.
     """
 
-    planner: Planner
+    planner: QueryPlanner
     chooser: Chooser
     confidence: float
     source: RandomSource
