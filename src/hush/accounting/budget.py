@@ -52,12 +52,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -551,6 +551,33 @@ class Budget(Protocol):
 
     def reserve(self, charge: Charge) -> Reservation:
         """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """An answer that a budget has stored, which was charged when it was released.
+
+    >>> StoredAnswer(ev.LaplaceEvent(scale=2.0), "42").text
+    '42'
+
+    Attributes:
+        event: What it was charged for.
+        text: The answer.
+    """
+
+    event: ev.Event
+    text: str
+
+
+@runtime_checkable
+class AnswerStore(Protocol):
+    """A budget whose stored answers can be looked up. What was released is public: to read it again costs nothing."""
+
+    def answered(self, charge: Charge) -> Reservation | None:
+        """Return the earlier reservation of the same question or request, if it can be continued. Charge nothing."""
+
+    def answers(self, question: str, data: str) -> Sequence[StoredAnswer]:
+        """Return the answers to a question about the same data, whatever their noise is, the last one first."""
 
 
 def run_sealed(

@@ -124,7 +124,7 @@ def test_an_interrupted_question_is_not_continued_with_other_data(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hush.sql.answer.table.answer_query", crash)
+        patch.setattr("hush.sql.answer.stages.runner.answer_query", crash)
         with pytest.raises(KeyboardInterrupt):
             asked(january, budget)
     with pytest.raises(InvalidArgument, match=OTHER_DATA):

@@ -18,6 +18,7 @@ from hush.randomness import TestSource
 from hush.sql import JoinedTable, QueryRefused, Through, load_catalog, table
 from hush.sql.answer.catalog_file import catalog_problems, database_columns
 from hush.sql.answer.declaration import _row_id
+from hush.sql.answer.stages.planner import LimitArguments
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
@@ -314,8 +315,8 @@ def test_chosen_limits_are_kept_in_a_catalog(path: Path) -> None:
 def test_a_fact_in_a_catalog_leaves_nothing_out(path: Path) -> None:
     people = load_catalog(catalog(path, '[tables.people]\ndata = "people.parquet"\nunit = "who"\nmost_rows = 3\n'))
     answer = people.sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0)
-    assert answer.limits[0].startswith("Limits, the most that a unit has, as you declared")
-    assert any("hold for the truth, if what you declared is right" in line for line in answer.limits)
+    assert answer.limits[0].startswith("Limits, declared as facts: ")
+    assert any("cover the true answer, if your declarations are right" in line for line in answer.limits)
     assert answer.scales["rows for n"] == pytest.approx(3.0)
 
 
@@ -437,9 +438,9 @@ def test_limits_of_a_catalog_bound_a_unit(path: Path) -> None:
 
     def exact(limits: ContributionLimits | None = None) -> tuple[QueryPlan, Any]:
         loaded = load_catalog(catalog(path, text))
-        first = loaded._plan(query, ContributionLimits())
-        (own_limits,) = loaded._requested(first, None, None).candidates(first, {})
-        plan = loaded._plan(query, limits or own_limits)
+        first = loaded._planner().plan(query, ContributionLimits())
+        (own_limits,) = loaded._planner()._requested(first, LimitArguments(None, None, 0.1)).candidates(first, {})
+        plan = loaded._planner().plan(query, limits or own_limits)
         loaded._views.load()
         return plan, contents(plan, loaded._engine, key)
 

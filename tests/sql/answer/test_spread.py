@@ -151,3 +151,19 @@ def test_answers_have_intervals_of_two_values() -> None:
     few = people.sql(text, epsilon=0.001, source=TestSource(1)).intervals[0]
     assert few["c"] == (-1.0, 1.0)
     assert "s" not in few
+
+
+def test_a_note_says_why_a_slope_has_no_interval() -> None:
+    """Laplace noise at epsilon 1,000 moves a variance of 8 by less than 0.1 (fixed source)."""
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE people AS SELECT i AS who, i % 10 AS age, i % 10 AS pay, 3 AS same FROM range(999) t(i)"
+    )
+    bounds = {"age": (0, 10), "pay": (0, 10), "same": (0, 10)}
+    people = table(connection, name="people", unit="who", rows_per_unit=1, bounds=bounds)
+    for column, has_interval in (("age", True), ("same", False)):
+        text = f"SELECT REGR_SLOPE(pay, {column}) AS s, COUNT(*) AS n FROM people"
+        answer = people.sql(text, epsilon=1e3, source=TestSource(1))
+        assert ("s" in answer.intervals[0]) is has_interval
+        assert any(line.startswith("s has no interval: given the noise") for line in answer.limits) is not has_interval
+        assert not any(line.startswith("n has no interval") for line in answer.limits)

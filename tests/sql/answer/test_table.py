@@ -21,6 +21,7 @@ from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
 from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.answer.price import PriceRequest
+from hush.sql.answer.stages.charges import question
 from hush.statistics import GaussianNoise, LaplaceNoise
 from hush.statistics.noise.selection import TruncatedGeometric
 
@@ -200,14 +201,15 @@ def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
 def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
     limits, request = RequestedLimits(), PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
-    question = people(path)._question("SELECT 1", [limits], 0.1, request)
-    assert people(path)._question("SELECT 1", [limits], 0.1, request) == question
+    catalog, bounded = people(path).catalog, people(path, bounds={"income": (0, 5)}).catalog
+    first = question("SELECT 1", [limits], 0.1, request, catalog)
+    assert question("SELECT 1", [limits], 0.1, request, people(path).catalog) == first
     others = [
-        people(path)._question("SELECT 2", [limits], 0.1, request),
-        people(path)._question("SELECT 1", [RequestedLimits(rows_per_unit=2)], 0.1, request),
-        people(path)._question("SELECT 1", [RequestedLimits(groups_per_unit=2)], 0.1, request),
-        people(path, bounds={"income": (0, 5)})._question("SELECT 1", [limits], 0.1, request),
-        people(path)._question("SELECT 1", [limits], 0.2, request),
+        question("SELECT 2", [limits], 0.1, request, catalog),
+        question("SELECT 1", [RequestedLimits(rows_per_unit=2)], 0.1, request, catalog),
+        question("SELECT 1", [RequestedLimits(groups_per_unit=2)], 0.1, request, catalog),
+        question("SELECT 1", [limits], 0.1, request, bounded),
+        question("SELECT 1", [limits], 0.2, request, catalog),
     ]
     changes = {
         "epsilon": 2.0,
@@ -220,8 +222,8 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     }
     assert changes.keys() == {field.name for field in fields(PriceRequest)}
     for name, value in changes.items():
-        others.append(people(path)._question("SELECT 1", [limits], 0.1, replace(request, **{name: value})))
-    assert len({question, *others}) == 1 + len(others)
+        others.append(question("SELECT 1", [limits], 0.1, replace(request, **{name: value}), catalog))
+    assert len({first, *others}) == 1 + len(others)
 
 
 def test_a_replay_is_marked(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_the_noise_of_distinct_values_covers_all_groups_of_a_unit(towns: Any) ->
     table = towns_table(towns)
     scales = {}
     for column in ("name", "CASE WHEN age > 3 THEN user_id END"):
-        query = table._priced_query(
+        query = table._planner().priced_query(
             by_region.format(column),
             TotalLimits(groups_per_unit=2, rows_in_total=7),
             {},

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hush.accounting.budget import Charge, Repeat
+from hush.accounting import Event
+from hush.accounting.budget import Charge, Repeat, StoredAnswer
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.boxes import boxed_row_block
 from hush.ledger.accounts.people import Role, may_serve
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
 def hashed_question(budget: LedgerBudget, charge: Charge) -> str | None:
     """Return the hash of a question, as it is stored; None if the charge has none."""
-    if not charge.question:
-        return None
-    question = json.dumps([budget.name, budget.block_list(), charge.question])
-    return hashlib.sha256(question.encode()).hexdigest()
+    return _hashed(budget, charge.question) if charge.question else None
+
+
+def _hashed(budget: LedgerBudget, question: str) -> str:
+    """Return the hash of a question to a budget and its blocks."""
+    return hashlib.sha256(json.dumps([budget.name, budget.block_list(), question]).encode()).hexdigest()
 
 
 def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None:
@@ -53,6 +56,27 @@ def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None
         if reserved is not None:
             return reserved
     return None
+
+
+def stored_answers(budget: LedgerBudget, question: str, data: str) -> list[StoredAnswer]:
+    """Return the stored answers to a question about the same data, whatever they were charged, the last one first.
+
+    Rows of people whose answers are not served to others are left out, and rows whose event cannot be read.
+    """
+    columns = schema.entries.c
+    rows = budget.store.lasting_rows(columns.budget == budget.name, columns.question == _hashed(budget, question))
+    answers = []
+    for row in reversed(rows):
+        if row.kind != EntryKind.RESERVED or stored_data(row) != data or not _may_serve(budget, row):
+            continue
+        settled = budget.store.lasting_rows(schema.entries.c.charge == row.id)
+        if not settled or settled[0].kind != EntryKind.COMMITTED or settled[0].answer is None:
+            continue
+        try:
+            answers.append(StoredAnswer(Event.from_json(row.event or ""), settled[0].answer))
+        except (InvalidArgument, RecursionError):  # somebody has written a row without hush
+            continue
+    return answers
 
 
 def refuse_other_charge(budget: LedgerBudget, row: Entry, charge: Charge) -> None:

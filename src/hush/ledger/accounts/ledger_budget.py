@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hush.accounting import Event, events
-from hush.accounting.budget import LOSS_STEPS, Cap, Charge, Cost
+from hush.accounting.budget import LOSS_STEPS, Cap, Charge, Cost, StoredAnswer
 from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
@@ -34,6 +34,7 @@ from hush.ledger.accounts.earlier_charges import (
     earlier_reservation,
     hashed_question,
     refuse_other_charge,
+    stored_answers,
     stored_details,
 )
 from hush.ledger.accounts.people import Person, Role
@@ -145,6 +146,10 @@ class LedgerBudget:
     def answered(self, charge: Charge) -> Reserved | None:
         """Return the earlier reservation of the same question or request, if it can be continued."""
         return earlier_reservation(self, charge)
+
+    def answers(self, question: str, data: str) -> list[StoredAnswer]:
+        """Return the stored answers to a question about the same data, whatever their noise is, the last one first."""
+        return stored_answers(self, question, data)
 
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""

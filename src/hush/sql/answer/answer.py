@@ -17,7 +17,7 @@ from hush.randomness import RandomSource
 from hush.sql.answer.answer_columns import named_columns, to_arrow, to_pandas, to_polars, written
 from hush.sql.answer.answer_html import answer_page
 from hush.sql.answer.choices.left_out import LeftOut
-from hush.sql.answer.intervals import allowing_intervals
+from hush.sql.answer.intervals import allowing_intervals, missing_slopes
 from hush.sql.answer.priced_query import PricedQuery
 from hush.sql.engines.views import BoundedViews
 from hush.sql.syntax.expression import Expr
@@ -152,7 +152,7 @@ def answer_query(
         scales=query.scales(),
         intervals=[ends[row[-1]] for row in rows],
         confidence=confidence,
-        limits=tuple(limits),
+        limits=(*limits, *missing_slopes(query.plan, ends)),
         noise_intervals=[noise_ends[row[-1]] for row in rows],
     )
 

@@ -68,9 +68,8 @@ class JoinedTable:
         zone = self.unit.zone if isinstance(self.unit, UserWindow) else "UTC"
         columns = table_columns(engine, name, argument)
         if unit == ROW and ROW in columns:
-            raise InvalidArgument(
-                "unit", ROW, "an unambiguous name: the table has a column called row", "Rename the column in a view"
-            )
+            advice = "Rename the column in the file, or in a view if the table is in a database"
+            raise InvalidArgument("unit", ROW, "an unambiguous name: the table has a column called row", advice)
         return PrivateTable(
             columns=columns,
             unit=unit,

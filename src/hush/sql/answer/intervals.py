@@ -39,6 +39,7 @@ from hush.sql.answer.spread import paired_interval, variance_intervals
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate
 from hush.sql.syntax.releases import QueryStatistic
+from hush.sql.write.plan import QueryPlan
 from hush.statistics import NoisePlan
 from hush.statistics.noise import quotients, reach
 
@@ -104,6 +105,21 @@ def allowing_intervals(
                     assert interval is not None
                     by_name[output.name] = interval
     return wide, noise
+
+
+def missing_slopes(plan: QueryPlan, intervals: Sequence[Mapping[str, Interval]]) -> list[str]:
+    """Return why slopes have no intervals, where they have none. It follows from the released totals."""
+    where = "in some group" if plan.keys else "of all rows"
+    lines = []
+    for output in plan.outputs:
+        index = _single_statistic(output.expression)
+        is_slope = index is not None and plan.statistics[index].kind == "slope"
+        if is_slope and intervals and output.name not in intervals[0]:
+            lines.append(
+                f"{output.name} has no interval: given the noise, the variance that it is divided by could be 0 "
+                f"{where}, so the slope could be any number."
+            )
+    return lines
 
 
 def _single_statistic(expression: Expr) -> int | None:

@@ -3,88 +3,43 @@
 An answer takes these steps, and only the last three read rows:
 
 PriceRequest.check   the arguments
-read_stages          the subqueries to release, and what is asked with their values
-plan_query           the query with bounded contributions, or a refusal
-PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
-run_sealed           with ``budget``: charge the ledger, or return the answer that it has already
+QueryPlanner.stages       the subqueries to release, and what is asked with their values
+QueryPlanner.prepared     the query with bounded contributions, or a refusal; how much noise, and at what cost
+QueryCharges         with ``budget``: charge the ledger, or return the answer that it has already
 Chooser.choose       limits on contributions if none are given, and undeclared bounds
 BoundedViews         exact, bounded aggregates from the engine
 PricedQuery          selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
+
+`hush.sql.answer.stages` has the steps between the arguments and the choices.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from textwrap import shorten
 
-from hush.accounting import ComposedEvent, Event
-from hush.accounting.budget import Budget, Charge, Repeat, Reservation, run_sealed
-from hush.accounting.events import QualifiedEvent
-from hush.accounting.receipts import check_budget, receipt_of
+from hush.accounting.budget import Budget
+from hush.accounting.receipts import check_budget
 from hush.data.tables.catalog import Catalog, PrivateTable
-from hush.errors import InvalidArgument, Unsupported, check_count
-from hush.guarantee import Guarantee, Unit
+from hush.errors import Unsupported, check_count
 from hush.randomness import RandomSource, source_or_default
-from hush.sql.answer.accuracy import expected_errors
-from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_query, answer_to_json, public_answer
-from hush.sql.answer.choices.chooser import Choices, ChoicesPlan, Chooser, StoredCharge, stored_charge
-from hush.sql.answer.choices.limits import Limits, RequestedLimits, lowered
-from hush.sql.answer.conditions import conditions, open_choices
+from hush.sql.answer.answer import QueryAnswer
+from hush.sql.answer.choices.chooser import Chooser
+from hush.sql.answer.choices.limits import RequestedLimits
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
-from hush.sql.answer.priced_query import PricedQuery, plan_assumptions, protected_unit
-from hush.sql.answer.staged import (
-    Asked,
-    Rows,
-    StageCost,
-    run_stages,
-    share_of,
-    staged_answer,
-    staged_price,
-    total_cost,
-)
+from hush.sql.answer.stages.charges import QueryCharges
+from hush.sql.answer.stages.planner import LimitArguments, QueryPlanner
+from hush.sql.answer.stages.runner import Runner
+from hush.sql.answer.stages.staged import staged_price
 from hush.sql.engines.data_identity import ContentKey, DataIdentities
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
-from hush.sql.read.aggregates import Bounds
-from hush.sql.read.parsed_query import ParsedQuery
-from hush.sql.read.public_query import plan_public
-from hush.sql.read.query import plan_query
-from hush.sql.read.stages import Stages, read_stages
-from hush.sql.syntax.relation import scanned_tables
-from hush.sql.write.plan import QueryPlan
 from hush.sql.write.table_parts import parts_condition
-from hush.statistics import ContributionLimits, Selection, TotalLimits
-from hush.statistics.noise import NoiseKind, claim
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedQuery:
-    """A query, or one of its stages, with all that is fixed before data are read.
-
-    Attributes:
-        text: The query.
-        first: Its plan within any limits and bounds.
-        requested: The limits that it is given.
-        known: The limits and bounds that earlier queries chose.
-        choices_plan: How the others are chosen.
-        rest: What the answer may cost, besides these choices.
-        has_choices: Whether any limits or bounds are chosen, now or earlier.
-        query: The query with its noise; None if that depends on choices.
-    """
-
-    text: ParsedQuery
-    first: QueryPlan
-    requested: RequestedLimits
-    known: Choices
-    choices_plan: ChoicesPlan
-    rest: PriceRequest
-    has_choices: bool
-    query: PricedQuery | None = None
+from hush.statistics import Selection
+from hush.statistics.noise import NoiseKind
 
 
 class Table:
@@ -174,35 +129,13 @@ class Table:
         """
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=True)
-        stages, arguments = self._stages(text), (rows_per_unit, groups_per_unit, limits_share)
+        planner, limits = self._planner(), LimitArguments(rows_per_unit, groups_per_unit, limits_share)
+        stages = planner.stages(text)
         if not stages.released:
-            return self._price(self._prepared(stages.last, request, *arguments), expected, confidence)
-        prepared = self._prepared_stages(stages, request, *arguments)
-        prices = [self._price(stage, None, confidence) for stage in prepared]
-        total = self._total_cost(prepared, request, source_or_default(None))
-        return staged_price(stages, prices, total)
-
-    def _price(self, prepared: PreparedQuery, expected: float | None, confidence: float) -> QueryPrice:
-        """Return the price of a query that is prepared."""
-        source = source_or_default(None)
-        cost, query, known = self._cost(prepared, source), prepared.query, prepared.known
-        if query is None:
-            return QueryPrice(
-                guarantee=cost.guarantee,
-                event=cost.event,
-                noise="chosen with the limits",
-                scales={},
-                limits=tuple(open_choices(prepared.first, prepared.choices_plan, known)),
-            )
-        errors = {} if expected is None else expected_errors(query, float(expected), confidence)
-        return QueryPrice(
-            guarantee=cost.guarantee,
-            event=cost.event,
-            noise=query.noise_kind,
-            scales=query.scales(),
-            errors=errors,
-            limits=tuple(conditions(query, prepared.requested, known, confidence)),
-        )
+            return planner.price(planner.prepared(stages.last, request, limits, self._chooser.known), expected)
+        prepared = planner.prepared_stages(stages, request, limits)
+        total = planner.total_cost(prepared, request, source_or_default(None))
+        return staged_price(stages, [planner.price(stage, None) for stage in prepared], total)
 
     def sql(
         self,
@@ -233,8 +166,10 @@ class Table:
             rows_per_unit: The most rows of a unit that count in one group; by default that of the table. If it has
                 none, a limit on a unit's rows in all groups together is chosen privately.
             limits_share: The share of epsilon that pays for choosing limits, and for learning undeclared bounds of
-                columns that are summed. The answer gets the rest. Choices of earlier queries are free: limits for the
-                same rows and groups, bounds for the same rows. Limits and bounds that you give are free, too.
+                columns that are summed. The answer gets the rest, or all of epsilon if there is nothing to choose.
+                Choices of earlier queries are free: limits for the same rows and groups, bounds for the same rows. With
+                ``budget``, these are the choices that it has stored, about the same data. Limits and bounds that you
+                give are free, too.
             noise: LaplaceNoise() or GaussianNoise(); by default the one with the smaller error.
             selection: How groups that are not public are selected; by default `TruncatedGeometric()`.
             accuracy: Instead of epsilon: the largest relative error that you accept, such as 0.05 for 5 %. The smallest
@@ -270,307 +205,33 @@ class Table:
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
         check_budget(budget)
-        random_source = source_or_default(source)
-        stages = self._stages(text)
-        names = self._tables_read(stages)
-        if self._data.is_stale(names):  # a file was replaced
+        planner, limits = self._planner(), LimitArguments(rows_per_unit, groups_per_unit, limits_share)
+        runner = Runner(planner, self._chooser, confidence, source_or_default(source))
+        stages = planner.stages(text)
+        data = self._identity(planner.tables_read(stages), is_needed=budget is not None)
+        self._views.load()  # a damaged file is refused before it is charged
+        asked = datetime.now(UTC).replace(microsecond=0)  # before data are read: it shows no running time
+        if budget is not None:
+            return QueryCharges(budget, text, request, limits, runner, self._parts, data, new_data, asked).answer(
+                stages
+            )
+        if stages.released:
+            every_stage = planner.prepared_stages(stages, request, limits)
+            total = planner.total_cost(every_stage, request, runner.source)
+            return replace(runner.run_all(stages, every_stage, total), answered=asked)
+        prepared = planner.prepared(stages.last, request, limits, self._chooser.known)
+        return replace(runner.run(prepared, remember=True), answered=asked)
+
+    def _planner(self) -> QueryPlanner:
+        """Return what prepares queries, with the limits that are set now."""
+        return QueryPlanner(self._engine, self._catalog, self.limits_of)
+
+    def _identity(self, names: set[str], *, is_needed: bool) -> str:
+        """Return what identifies the data of some tables, or nothing. Forget what replaced files had."""
+        if self._data.is_stale(names):
             self.forget()
             self._data.is_stale(names)
-        data = "" if budget is None else self._data.text(names)
-        self._views.load()  # a damaged file is refused before it is charged
-        given, repeat = (rows_per_unit, groups_per_unit, limits_share), Repeat.CHARGED if new_data else None
-        if stages.released:
-            prepared = self._prepared_stages(stages, request, *given)
-            cost = self._total_cost(prepared, request, random_source)
-            requested = [stage.requested for stage in prepared]
-            compute = partial(self._run_stages, stages, prepared, cost, confidence, random_source)
-        else:
-            alone = self._prepared(stages.last, request, *given, remembered=budget is None)
-            cost, requested = self._cost_but_choices(alone, random_source), [alone.requested]
-            charge_choice = None
-            if budget is not None and alone.choices_plan:
-                details = (self._declarations(), limits_share * request.known_epsilon())
-                claim_choice = partial(self._claim, alone.first, delta=0.0, source=random_source)
-                again = repeat or Repeat.CHARGED_ON_OTHER_DATA
-                charge_choice = stored_charge(budget, claim_choice, details, self._parts, data, again)
-            compute = partial(self._run, alone, confidence, random_source, charge_choice, remember=budget is None)
-        asked = datetime.now(UTC).replace(microsecond=0)  # before data are read: it shows no running time
-        if budget is None:
-            return replace(compute(), answered=asked)
-        charge = Charge(
-            event=cost.event,
-            purpose=shorten(text, 400),
-            question=self._question(text, requested, limits_share, request),
-            data=data,
-            repeat=repeat or Repeat.REFUSED_ON_OTHER_DATA,
-            delta=cost.guarantee.delta or None,
-            parts=self._parts,
-        )
-        answered: list[str] = []
-
-        def run() -> str:
-            answered.append(answer_to_json(replace(compute(), answered=asked)))
-            return answered[-1]
-
-        settled: list[Reservation] = []
-        stored = run_sealed(budget, charge, run, settled.append)
-        # Another process may have answered the same question meanwhile. Both then have the answer that was charged.
-        answer = replace(answer_from_json(stored), replayed=stored not in answered)
-        return replace(answer, receipt=receipt_of(settled[0], answer.guarantee))
-
-    def _stages(self, text: str) -> Stages:
-        """Return the stages of a query: the subqueries to release, and what is asked with their values."""
-        return read_stages(text, tables=self._catalog, dialect=self._engine.dialect)
-
-    def _tables_read(self, stages: Stages) -> set[str]:
-        """Return the tables that a query reads in any of its stages."""
-        names: set[str] = set()
-        for query in stages.private:
-            plan = self._plan(query, ContributionLimits())
-            names |= scanned_tables(plan.origin, plan.where)
-        if stages.is_public:
-            public = plan_public(stages.last, tables=self._catalog)
-            public.sql(self._engine.dialect)  # refuse what the engine cannot compute
-            names |= scanned_tables(public.origin, None)
-        return names
-
-    def _prepared(
-        self,
-        query: ParsedQuery,
-        request: PriceRequest,
-        rows_per_unit: int | None,
-        groups_per_unit: int | None,
-        share: float,
-        *,
-        remembered: bool = True,
-    ) -> PreparedQuery:
-        """Return a query with all that is fixed before data are read.
-
-        Args:
-            query: The query, or one of its stages.
-            request: What it may cost.
-            rows_per_unit: As for `sql`.
-            groups_per_unit: As for `sql`.
-            share: The share of epsilon for choices.
-            remembered: Whether choices of earlier queries are used. What was chosen without a budget, or under another
-                one, is not known: this budget has not paid for it.
-        """
-        first = self._plan(query, ContributionLimits())
-        requested = self._requested(first, rows_per_unit, groups_per_unit)
-        known, choices_plan, rest = self._plan_choices(first, requested, request, share, remembered=remembered)
-        prepared = PreparedQuery(query, first, requested, known, choices_plan, rest, has_choices=rest is not request)
-        if not choices_plan:
-            return replace(prepared, query=self._within(query, requested, first, known, rest))
-        self._priced_query(query, ContributionLimits(), {}, rest)  # refuse what no limits would allow
-        requested.candidates(first, {})  # and facts that no noise covers
-        return prepared
-
-    def _prepared_stages(
-        self,
-        stages: Stages,
-        request: PriceRequest,
-        rows_per_unit: int | None,
-        groups_per_unit: int | None,
-        share: float,
-    ) -> list[PreparedQuery]:
-        """Return the private stages of a query with all that is fixed before data are read."""
-        part = share_of(request, len(stages.private))
-        given = (rows_per_unit, groups_per_unit, share)
-        return [self._prepared(query, part, *given, remembered=False) for query in stages.private]
-
-    def _cost(self, prepared: PreparedQuery, source: RandomSource) -> StageCost:
-        """Return what a query costs, with its choices."""
-        if prepared.query is not None:
-            return StageCost(*prepared.query.claim(source))
-        choices_plan, rest = prepared.choices_plan, prepared.rest
-        event = ComposedEvent((choices_plan.event, rest.bound()))
-        epsilon = choices_plan.epsilon + rest.known_epsilon()
-        return StageCost(*self._claim(prepared.first, event, epsilon, rest.delta, source))
-
-    def _cost_but_choices(self, prepared: PreparedQuery, source: RandomSource) -> StageCost:
-        """Return what a query costs besides its choices, which are charged by themselves.
-
-        Whatever the choices will be, the noise is calibrated to (epsilon, delta): the charge does not depend on them,
-        so that the same query is recognised whether they are known already or not.
-        """
-        rest = prepared.rest
-        if prepared.has_choices:
-            return StageCost(*self._claim(prepared.first, rest.bound(), rest.known_epsilon(), rest.delta, source))
-        assert prepared.query is not None
-        return StageCost(*prepared.query.claim(source))
-
-    def _total_cost(self, prepared: Sequence[PreparedQuery], request: PriceRequest, source: RandomSource) -> StageCost:
-        """Return what all stages of a query cost together."""
-        costs = [self._cost(stage, source) for stage in prepared]
-        assumptions = [line for stage in prepared for line in self._assumptions(stage.first)]
-        return total_cost(costs, request.known_epsilon(), source, assumptions)
-
-    def _run(
-        self,
-        prepared: PreparedQuery,
-        confidence: float,
-        source: RandomSource,
-        charge_choice: StoredCharge | None = None,
-        *,
-        remember: bool = False,
-        views: BoundedViews | None = None,
-    ) -> QueryAnswer:
-        """Return the answer of a query that is prepared.
-
-        Args:
-            prepared: The query.
-            confidence: As for `sql`.
-            source: The random source.
-            charge_choice: Charges a budget for choices.
-            remember: Whether further queries may use the choices.
-            views: Views for this query alone; None for those of the table.
-        """
-        first, choices_plan = prepared.first, prepared.choices_plan
-        chooser = self._chooser if views is None else Chooser(views)
-        choices = chooser.choose(first, choices_plan, prepared.known, source, charge_choice)
-        query = prepared.query
-        if query is None:
-            query = self._within(prepared.text, prepared.requested, first, choices, prepared.rest)
-        answer = self._answer(query, prepared.requested, choices, confidence, source, views or self._views)
-        if remember:
-            self._chooser.remember(first, choices_plan, choices)
-        return answer
-
-    def _run_stages(
-        self,
-        stages: Stages,
-        prepared: Sequence[PreparedQuery],
-        total: StageCost,
-        confidence: float,
-        source: RandomSource,
-    ) -> QueryAnswer:
-        """Return the answer of a query in stages."""
-        ask: list[Asked] = [partial(self._run_stage, stage, confidence, source) for stage in prepared]
-        if stages.is_public:
-            ask.append(partial(self._run_public, stages, total, confidence))
-        costs = [self._cost(stage, source) for stage in prepared]
-        return staged_answer(stages, run_stages(stages, ask), costs, total)
-
-    def _run_stage(self, prepared: PreparedQuery, confidence: float, source: RandomSource, rows: Rows) -> QueryAnswer:
-        """Return the answer of a stage, with the rows that were released before it as constants."""
-        if not prepared.text.released:
-            return self._run(prepared, confidence, source)
-        query, views = prepared.text.with_rows(rows), BoundedViews(self._engine)
-        prepared = replace(prepared, text=query, first=self._plan(query, ContributionLimits()))
-        if prepared.query is not None:
-            within = self._within(query, prepared.requested, prepared.first, prepared.known, prepared.rest)
-            prepared = replace(prepared, query=within)
-        try:
-            return self._run(prepared, confidence, source, views=views)
-        finally:
-            views.drop()  # no other query has the same constants
-
-    def _run_public(self, stages: Stages, total: StageCost, confidence: float, rows: Rows) -> QueryAnswer:
-        """Return the answer of a last stage that reads public tables and released values only."""
-        plan = plan_public(stages.last.with_rows(rows), tables=self._catalog)
-        shown = plan.answer(self._engine.run(plan.sql(self._engine.dialect)))
-        return public_answer(plan.columns, shown, total.guarantee, total.event, confidence)
-
-    def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
-        """Return the limits given for a query or its table, and the known facts about the rows of one table."""
-        limits = self.limits_of(first.single_table or "")
-        requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
-        if first.single_table is not None and protected_unit(self._catalog, first) == Unit.example():
-            return replace(requested, rows_in_total=None, most_rows=1)
-        return requested
-
-    def _plan_choices(
-        self,
-        first: QueryPlan,
-        requested: RequestedLimits,
-        request: PriceRequest,
-        share: float,
-        *,
-        remembered: bool,
-    ) -> tuple[Choices, ChoicesPlan, PriceRequest]:
-        """Return the known limits and bounds of a query, how the rest is chosen, and the budget of the answer."""
-        measures = requested.measures(first, gaussian=request.allows_gaussian())
-        if not measures and not first.undeclared:
-            return Choices(), ChoicesPlan(None, ()), request
-        known = self._chooser.known(first, measures) if remembered else Choices()
-        columns = {column: first.column_name(column) for column in first.undeclared if column not in known.bounds}
-        choices_plan, rest = request.split(() if known.limits else measures, columns, share)
-        return known, choices_plan, rest
-
-    def _claim(
-        self, plan: QueryPlan, event: Event, epsilon: float, delta: float, source: RandomSource
-    ) -> tuple[Guarantee, Event]:
-        """Return the guarantee and the event of an answer whose limits or bounds are chosen privately."""
-        chosen = "limits and bounds" if plan.undeclared else "limits"
-        method, unit = f"noise within {chosen} that are chosen privately", protected_unit(self._catalog, plan)
-        assumptions = self._assumptions(plan)
-        return claim(event, epsilon, delta, method, unit=unit, source=source, assumptions=assumptions)
-
-    def _within(
-        self, text: ParsedQuery, requested: RequestedLimits, first: QueryPlan, choices: Choices, request: PriceRequest
-    ) -> PricedQuery:
-        """Return a query with its plan and noise, within the limits and bounds that were given or chosen.
-
-        Limits that no noise covers are lowered until one does. What was chosen must not decide whether there is an
-        answer: its cost would not be reported, and the message would tell the noise.
-        """
-        bounds = {column: (learned.low, learned.high) for column, learned in choices.bounds.items()}
-        chosen, query = choices.limits, None
-        while query is None:
-            candidates = requested.candidates(first, chosen, request.groups_allowed(first))
-            try:
-                query = self._least_noisy(text, candidates, bounds, request)
-            except InvalidArgument:
-                if all(choice.limit == 1 for choice in chosen.values()):
-                    raise
-                chosen = lowered(chosen)
-        unknown = [column for column, learned in choices.bounds.items() if not learned.learned]
-        return replace(query, plan=query.plan.without(unknown))
-
-    def _answer(
-        self,
-        query: PricedQuery,
-        requested: RequestedLimits,
-        choices: Choices,
-        confidence: float,
-        source: RandomSource,
-        views: BoundedViews,
-    ) -> QueryAnswer:
-        """Answer a priced query, and add what its choices cost now."""
-        limits = conditions(query, requested, choices, confidence)
-        left_out = choices.left_out(in_total=isinstance(query.limits, TotalLimits))
-        answer = answer_query(query, views, limits, left_out, confidence, source)
-        if not choices.paid:
-            return answer
-        guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + sum(choices.paid.values()))
-        assert isinstance(answer.event, QualifiedEvent)
-        event = replace(answer.event, event=ComposedEvent((*choices.events, answer.event.event)))
-        return replace(answer, guarantee=guarantee, event=event)
-
-    def _question(
-        self, text: str, requested: Sequence[RequestedLimits], limits_share: float, request: PriceRequest
-    ) -> str:
-        """Return everything that an answer depends on, besides the data. Equal questions share one answer.
-
-        Args:
-            text: The query.
-            requested: The limits of each of its stages.
-            limits_share: The share of epsilon for choices.
-            request: What it may cost.
-        """
-        arguments: list[object] = []
-        for stage in requested:
-            limits = (stage.groups_per_unit, stage.rows_per_unit)
-            arguments += [*limits, *(() if None not in limits else (limits_share,))]
-            arguments += [] if stage.rows_in_total is None else [("rows in total", stage.rows_in_total)]
-            arguments += [] if stage.fact is None else [("most rows", stage.fact)]
-        arguments += request.arguments()
-        # The last item is from older versions: with it, questions that they stored are still recognised.
-        return json.dumps([text, list(map(repr, arguments)), self._declarations(), ""])
-
-    def _declarations(self) -> str:
-        """Return everything that is declared about the tables."""
-        return repr(list(self._catalog.tables.items()))
+        return self._data.text(names) if is_needed else ""
 
     def only(self, column: str, parts: Sequence[str]) -> Table:
         """Return the table restricted to some parts. Rows of other parts are never read.
@@ -633,36 +294,3 @@ class Table:
             confidence=confidence,
         )
         return Preview(columns=answer.columns, rows=answer.rows, intervals=answer.intervals, confidence=confidence)
-
-    def _least_noisy(
-        self, text: ParsedQuery, candidates: Sequence[Limits], bounds: Bounds, request: PriceRequest
-    ) -> PricedQuery:
-        """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
-        queries: list[PricedQuery] = []
-        for limits in candidates:
-            try:
-                queries.append(self._priced_query(text, limits, bounds, request))
-            except InvalidArgument:
-                if not queries and limits is candidates[-1]:
-                    raise
-        return min(queries, key=PricedQuery.log_error)
-
-    def _priced_query(self, text: ParsedQuery, limits: Limits, bounds: Bounds, request: PriceRequest) -> PricedQuery:
-        """Return a query with its plan and noise, from public information only."""
-        plan = self._plan(text, limits, bounds)
-        query = request.price(plan, protected_unit(self._catalog, plan))
-        return replace(query, assumptions=self._assumptions(plan), limits=limits)
-
-    def _plan(self, text: ParsedQuery, limits: Limits, bounds: Bounds | None = None) -> QueryPlan:
-        """Return the plan of a query."""
-        dialect = self._engine.dialect
-        plan = plan_query(text, tables=self._catalog, limits=limits, dialect=dialect, bounds=bounds or {})
-        if not plan.releases and not plan.trees:
-            raise InvalidArgument(
-                "text", text.select.sql(dialect), "a query with at least one aggregate", "For example COUNT(*)"
-            )
-        return plan
-
-    def _assumptions(self, plan: QueryPlan) -> tuple[str, ...]:
-        """Return the assumptions of the engine and the unit."""
-        return (*self._engine.assumptions, *plan_assumptions(self._catalog, plan))

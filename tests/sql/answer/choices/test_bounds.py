@@ -167,5 +167,5 @@ def test_a_plan_within_any_bounds_is_not_refused(low: float, width: float, peopl
     for argument in ("x", "x * x * x", "LEAST(x, 0)", "GREATEST(x, 5) - 5", "POW(x, 3)", "ROUND(x, 1)", "x / 3", "-x"):
         for function in ("SUM", "AVG", "VARIANCE", "MEDIAN"):
             text = f"SELECT {function}({argument}) AS a FROM people"
-            plan = people._plan(text, ContributionLimits())
-            people._plan(text, ContributionLimits(), dict.fromkeys(plan.undeclared, (low, low + width)))
+            plan = people._planner().plan(text, ContributionLimits())
+            people._planner().plan(text, ContributionLimits(), dict.fromkeys(plan.undeclared, (low, low + width)))

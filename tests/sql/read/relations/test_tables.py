@@ -182,13 +182,13 @@ def test_refused(text: str, words: str) -> None:
         ({"lines": Through("order_id", to="parts", key="part")}, "^to='parts': expected a private table"),
         ({"lines": Through("line", to="orders", key="id")}, "^key='id': expected a column of integers or text, like"),
         ({"lines": Through("amount", to="orders", key="price")}, "^key='price': expected a column of integers or text"),
-        ({"lines": Through("line", to="lines", key="line")}, "circle"),
+        ({"lines": Through("line", to="lines", key="line")}, "cycle"),
         (
             {
                 "orders": Through("id", to="lines", key="order_id"),
                 "lines": Through("order_id", to="orders", key="id"),
             },
-            "circle",
+            "cycle",
         ),
     ],
 )

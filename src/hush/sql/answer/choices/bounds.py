@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from hush.accounting import Event
 from hush.data.tables.catalog import ColumnKind
 from hush.randomness import RandomSource
+from hush.sql.answer.choices.stored_form import checked_fields
 from hush.sql.syntax.expression import Expr
 from hush.statistics import Block, CalibratedPlan, ExtremeBins, LaplaceNoise, LogHistogram, plan_noise
 from hush.statistics.noise import weighted_sum
+from hush.strict_json import parse
 
 BINS = LogHistogram()  # its last bins end at 2^41: `hush.sql.read.aggregates.WIDEST_BOUNDS`
 STAND_IN = (-1.0, 1.0)
@@ -119,5 +121,9 @@ def bounds_to_json(bounds: LearnedBounds) -> str:
 
 
 def bounds_from_json(text: str) -> LearnedBounds:
-    """Return the bounds that `bounds_to_json` wrote."""
-    return LearnedBounds(**json.loads(text))
+    """Return the bounds that `bounds_to_json` wrote; raise `ValueError` for anything else."""
+    learned = LearnedBounds(**checked_fields(LearnedBounds, parse(text)))
+    widest = float(BINS.edges[-1])
+    if not -widest <= learned.low <= learned.high <= widest:
+        raise ValueError("bounds that are never learned")
+    return learned

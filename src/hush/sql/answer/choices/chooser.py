@@ -2,20 +2,19 @@
 
 One share of epsilon pays for all of it. What is chosen is public from then on. Further queries about the same rows use
 it again for free: limits if they also have the same groups, bounds whatever their groups are. Without a budget, the
-table remembers choices; with one, its ledger stores them, since a budget cannot use what another one paid for.
+table remembers choices; with one, its ledger stores them (`stored_choices`), since a budget cannot use what another one
+paid for.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 
 from hush.accounting import ComposedEvent, Event
-from hush.accounting.budget import Budget, Charge, Repeat, run_sealed
-from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
 from hush.sql.answer.choices.bounds import (
     BINS,
@@ -73,8 +72,8 @@ class ChoicesPlan:
 def plan_choices(measures: tuple[Measure, ...], columns: Mapping[Expr, str], epsilon: float) -> ChoicesPlan:
     """Return how choices are made at an epsilon, of which each histogram of units gets the same part.
 
-    Where bounds are learned, that part is a third, a sixth, a twelfth and so on. A budget knows a choice by its noise:
-    if the part followed the number of histograms exactly, a query with one more column would pay for all choices anew.
+    Where bounds are learned, that part is a third, a sixth, a twelfth and so on. Queries with similar columns then make
+    choices with the same noise, and one of them can finish a choice of another that was interrupted.
 
     Args:
         measures: The properties by which units are counted, to choose limits.
@@ -132,9 +131,12 @@ class Chooser:
 
     def known(self, plan: QueryPlan, measures: tuple[Measure, ...]) -> Choices:
         """Return what earlier queries without a budget have chosen of all that a plan needs."""
-        bounds = {column: self.bounds.get(_column_key(plan, column)) for column in plan.undeclared}
+        bounds = {column: self.bounds.get(column_key(plan, column)) for column in plan.undeclared}
+        chosen: Mapping[Measure, ChosenLimit] = next(
+            (self.limits[key] for _, key in wider_keys(plan, measures) if key in self.limits), {}
+        )
         return Choices(
-            limits=self.limits.get(_limits_key(plan, measures), {}),
+            limits={measure: chosen[measure] for measure in measures if chosen},
             bounds={column: learned for column, learned in bounds.items() if learned is not None},
         )
 
@@ -158,11 +160,11 @@ class Chooser:
         limits, bounds, payments = known.limits, dict(known.bounds), _Payments(charge)
         limits_plan = choices_plan.limits
         if limits_plan is not None:
-            key = _limits_key(plan, limits_plan.measures)
+            key = limits_key(plan, limits_plan.measures)
             choose = partial(self._choose_limits, plan, limits_plan, source)
             limits = limits_from_json(payments.run(None, limits_plan, ("limits", *key), choose))
         for column_plan in choices_plan.bounds:
-            key = _column_key(plan, column_plan.column)
+            key = column_key(plan, column_plan.column)
             learn = partial(self._learn, plan, column_plan, source)
             text = payments.run(column_plan.column, column_plan, ("bounds", *key), learn)
             bounds[column_plan.column] = bounds_from_json(text)
@@ -171,10 +173,10 @@ class Chooser:
     def remember(self, plan: QueryPlan, choices_plan: ChoicesPlan, choices: Choices) -> None:
         """Remember choices that no budget stores. Call it when the answer that reports their cost is there."""
         if choices_plan.limits is not None:
-            self.limits[_limits_key(plan, choices_plan.limits.measures)] = choices.limits
+            self.limits[limits_key(plan, choices_plan.limits.measures)] = choices.limits
         for column_plan in choices_plan.bounds:
             column = column_plan.column
-            self.bounds[_column_key(plan, column)] = choices.bounds[column]
+            self.bounds[column_key(plan, column)] = choices.bounds[column]
 
     def _choose_limits(self, plan: QueryPlan, limits_plan: LimitsPlan, source: RandomSource) -> str:
         """Return limits as JSON, from the engine's exact counts."""
@@ -209,52 +211,19 @@ class _Payments:
         return text
 
 
-def stored_charge(
-    budget: Budget,
-    claim: Callable[[Event, float], tuple[Guarantee, Event]],
-    details: tuple[object, ...],
-    parts: tuple[str, ...],
-    data: str = "",
-    repeat: Repeat = Repeat.CHARGED_ON_OTHER_DATA,
-) -> StoredCharge:
-    """Return a way to charge choices to a budget.
-
-    Args:
-        budget: The budget.
-        claim: Returns the guarantee of a choice, and its event, qualified by what it protects and assumes.
-        details: What choices depend on besides the rows: declarations, and the epsilon of all choices together. It is
-            not that of one choice: what a first query has chosen with more of it is good for further queries.
-        parts: The parts of the table whose rows are read.
-        data: What identifies the data.
-        repeat: What happens if the same was chosen before.
-    """
-
-    def charge(event: Event, epsilon: float, question: Key, choose: Callable[[], str]) -> tuple[str, bool]:
-        was_run = []
-
-        def run() -> str:
-            was_run.append(True)
-            return choose()
-
-        text = json.dumps([*question, *map(repr, details)])
-        request = Charge(
-            event=claim(event, epsilon)[1],
-            purpose=f"contribution {question[0]}",
-            question=text,
-            data=data,
-            repeat=repeat,
-            parts=parts,
-        )
-        return run_sealed(budget, request, run), bool(was_run)
-
-    return charge
-
-
-def _limits_key(plan: QueryPlan, measures: tuple[Measure, ...]) -> Key:
+def limits_key(plan: QueryPlan, measures: tuple[Measure, ...]) -> Key:
     """Return the key of chosen limits: a query's rows and groups, and the measure."""
     return (plan.fingerprint(), *measures)
 
 
-def _column_key(plan: QueryPlan, column: Expr) -> Key:
+def wider_keys(plan: QueryPlan, measures: tuple[Measure, ...]) -> list[tuple[tuple[Measure, ...], Key]]:
+    """Return the keys of limits that hold all of these measures, the fewest first, with their measures."""
+    if not measures:
+        return []
+    sets = (chosen for size in range(len(measures), len(Measure) + 1) for chosen in combinations(Measure, size))
+    return [(wider, limits_key(plan, wider)) for wider in sets if set(measures) <= set(wider)]
+
+
+def column_key(plan: QueryPlan, column: Expr) -> Key:
     """Return the key of learned bounds: a query's rows, and the column."""
     return (plan.rows_fingerprint(), write_expression(column, dialect_named("duckdb")))

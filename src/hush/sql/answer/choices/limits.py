@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hush.accounting import Event
 from hush.randomness import RandomSource
+from hush.sql.answer.choices.stored_form import checked_fields
 from hush.sql.syntax.releases import Quantity
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import (
@@ -35,6 +36,7 @@ from hush.statistics import (
     plan_noise,
 )
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit, choose_limit
+from hush.strict_json import parse
 
 Limits = ContributionLimits | TotalLimits
 LevelCounts = Mapping[tuple[int, int, int], int]
@@ -234,5 +236,13 @@ def limits_to_json(chosen: Mapping[Measure, ChosenLimit]) -> str:
 
 
 def limits_from_json(text: str) -> dict[Measure, ChosenLimit]:
-    """Return the limits that `limits_to_json` wrote."""
-    return {Measure(word): ChosenLimit(**limit) for word, limit in json.loads(text).items()}
+    """Return the limits that `limits_to_json` wrote; raise `ValueError` for anything else."""
+    content = parse(text)
+    if not isinstance(content, dict):
+        raise ValueError("no limits")
+    chosen = {Measure(word): ChosenLimit(**checked_fields(ChosenLimit, stored)) for word, stored in content.items()}
+    for measure, choice in chosen.items():
+        largest = 2 ** (NUM_LEVELS - 1) if measure is Measure.GROUPS else MAX_ROWS_PER_UNIT
+        if not 1 <= choice.limit <= largest:
+            raise ValueError("a limit that is never chosen")
+    return chosen

@@ -13,7 +13,7 @@ from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
 from hush.sql import JoinedTable, Table, table
 from hush.sql.answer.price import PriceRequest
-from hush.sql.answer.staged import share_of
+from hush.sql.answer.stages.staged import share_of
 
 duckdb = pytest.importorskip("duckdb")
 
