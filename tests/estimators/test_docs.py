@@ -92,7 +92,7 @@ def test_attributes_are_documented(kind):
 @ALL
 def test_docstrings_say_when_to_choose_it(kind):
     text = inspect.cleandoc(kind.__doc__ or "").split("Args:")[0]
-    assert re.search(r"[Cc]hoose|^For |^Before |first thing to try", text, re.MULTILINE)
+    assert re.search(r"[Cc]hoose|^For |^Before |^Use it |^Try (it|this) first", text, re.MULTILINE)
     assert ">>>" in kind.__doc__
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,8 @@ def test_training_without_noise_is_caught(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         Updater,
         "__call__",
-        lambda self, key, step, totals, noise, divisor, stream=None: real(
-            self, key, step, totals, noise * 1e-6, divisor, stream
+        lambda self, key, step, totals, grid, divisor, stream=None: real(
+            self, key, step, totals, replace(grid, spacing=grid.spacing * 2.0**-20), divisor, stream
         ),
     )
     # Fixed keys: no chance. With others, the bound was 1.29 or more, where 0.2 is claimed.

@@ -35,6 +35,7 @@ from hush.runs.networks import network_arguments
 from hush.runs.run_plan import RunPlan, shortened_event
 from hush.training import PrivateTraining, TrainingPlan
 from hush.training.loop.update import Updater
+from hush.training.noise.noise_grid import NoiseGrid
 from runs import files
 from runs.plans import make_data, make_plan
 
@@ -70,9 +71,10 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         record.datasets.append(data)
         return publish(folder, settings, plan, data, network, **options)
 
-    def recorded_update(self: Any, key: Any, step: int, totals: Any, noise: float, *arguments: Any) -> None:
+    def recorded_update(self: Any, key: Any, step: int, totals: Any, grid: NoiseGrid, *arguments: Any) -> None:
+        noise = grid.stddev * grid.spacing
         record.noise_multipliers.append(noise / record.trainings[-1].plan.clipping.clip_norm)
-        update(self, key, step, totals, noise, *arguments)
+        update(self, key, step, totals, grid, *arguments)
 
     monkeypatch.setattr(steps_module, "start_training", recorded_start)
     monkeypatch.setattr(job, "publish", recorded_publish)

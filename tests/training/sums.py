@@ -21,6 +21,7 @@ from hush.training import (
     Projected,
     ShuffledEpochs,
 )
+from hush.training.noise.noise_grid import NoiseGrid
 
 COUNT = 40
 IDS = np.arange(COUNT) // 4
@@ -54,10 +55,10 @@ def sums(private: PrivateTraining) -> list[tuple[Tensor, float, float]]:
     """Return each step's noiseless sum, its noise and its divisor."""
     recorded: list[tuple[Tensor, float, float]] = []
 
-    def record(key: bytes, step: int, totals: dict[str, Tensor], noise: float, divisor: float, stream: Any) -> None:
+    def record(key: bytes, step: int, totals: dict[str, Tensor], grid: NoiseGrid, divisor: float, stream: Any) -> None:
         shapes = {name: param.shape for name, param in private.model.named_parameters()}
         parts = [totals.get(name, torch.zeros(shape)).flatten().double() for name, shape in shapes.items()]
-        recorded.append((torch.cat(parts), noise, divisor))
+        recorded.append((torch.cat(parts), grid.stddev * grid.spacing, divisor))
 
     private._updater = record  # type: ignore[assignment]
     for x, y in private.loader:

@@ -25,7 +25,8 @@ Samplers, on which the mechanisms of hush are built (not part of the public inte
   `floored_cauchy`, `geometric`.
 - Choices: `uniform_below`, `bernoulli`, `flip`, `flip_exp`, and `rank` (with `gap`), which orders candidates by scores
   with real-valued `Noise`.
-- `standard_normal`: bulk Gaussian noise in single precision, for training. It is not exact.
+- `standard_normal`: bulk Gaussian noise in single precision, for smoothed predictions. It is not exact, and it must
+  not hide anything: sums with it show their low bits.
 
 Randomness that protects no one, such as that of a bootstrap, is an ``rng``: `public_generator` takes a seed or a NumPy
 generator.
@@ -52,6 +53,7 @@ from hush.randomness.ranking import Noise as Noise
 from hush.randomness.ranking import gap as gap
 from hush.randomness.ranking import rank as rank
 from hush.randomness.resolution import ExactInterval as ExactInterval
+from hush.randomness.resolution import Uniform as Uniform
 from hush.randomness.resolution import exp_interval as exp_interval
 from hush.randomness.source import TEST_RANDOMNESS as TEST_RANDOMNESS
 from hush.randomness.source import KeyedSource as KeyedSource

@@ -1,4 +1,4 @@
-"""Gaussian noise in single precision for training, millions of values at a time.
+"""Gaussian noise in single precision for smoothed predictions, millions of values at a time. Not for privacy.
 
     words    64 random bits: 32 for a radius, 32 for an angle
     draws    Box-Muller: two coordinates for each radius and angle
@@ -9,10 +9,10 @@ gaps reveal which exact value was perturbed (Mironov 2012; Jin et al. 2022). Wit
 attacker would have to search their product space (Holohan & Braghin 2021, Section 4). The signs form a Hadamard matrix,
 and an orthogonal transform of independent Gaussians gives independent Gaussians, so four draws make four values. An
 attacker who knows all four could solve for the draws only up to the rounding of the sums, which is coarser than the
-steps of the radii and angles.
+steps of the radii and angles. But small values still lie on a lattice: a sum with this noise shows its low bits.
 
-*Where it is used.* Training only, where gradients themselves are rounded sums in single precision. Statistics and
-mechanisms use the exact samplers.
+*Where it is used.* For certified predictions (`hush.stability`), whose noise hides nothing. Whatever protects people
+uses the exact samplers; training has one of its own (`hush.training.noise`).
 
 *Tails.* A radius from 32 bits ends at 6.7 standard deviations, which millions of values would notice. If the first 32
 bits are nearly all 0, it gets 64 more.

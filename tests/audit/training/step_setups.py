@@ -167,8 +167,8 @@ def _noise(patch: pytest.MonkeyPatch, change: Callable[[float], float]) -> None:
     patch.setattr(
         Updater,
         "__call__",
-        lambda self, key, step, totals, noise, divisor, stream=None: real(
-            self, key, step, totals, change(noise), divisor, stream
+        lambda self, key, step, totals, grid, divisor, stream=None: real(
+            self, key, step, totals, replace(grid, stddev=change(grid.stddev)), divisor, stream
         ),
     )
 
@@ -211,8 +211,8 @@ def _divided_by_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Updater,
         "__call__",
-        lambda self, key, step, totals, noise, divisor, stream=None: update(
-            self, key, step, totals, noise, max(counted[0], 1.0), stream
+        lambda self, key, step, totals, grid, divisor, stream=None: update(
+            self, key, step, totals, grid, max(counted[0], 1.0), stream
         ),
     )
 

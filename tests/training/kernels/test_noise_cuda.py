@@ -1,25 +1,110 @@
-"""Noise on a GPU: from the key's stream, Gaussian, and added in the optimizer's own step."""
+"""Integer noise by Triton: the same integers as on a CPU, and the same steps as torch's optimizers take."""
 
 from __future__ import annotations
 
 import copy
+from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hush.randomness import KeyedSource, TestSource
+from hush.randomness import TestSource
 from hush.training import privatize
 from hush.training.loop.update import Updater
-from hush.training.noise.gaussian import gaussian
-
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+from hush.training.noise.integer_gaussian import integer_gaussian
+from hush.training.noise.noise_grid import NoiseGrid
+from training.devices import needs_gpu, run_interpreted
 
 KEY = bytes(range(32))
-TILE = 4096
+STDDEVS = [128.0, 3e6, 2.0**23 + 1, 1e9]  # cells of up to 2^16 integers read 32 bits, larger ones 64
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+WORDS = """
+import numpy as np
+from hush.randomness import KeyedSource
+from hush.training.kernels import noise_cuda
+
+key = bytes(range(32))
+for count in (1, 2048, 5000):
+    expected = torch.from_numpy(KeyedSource(key, 7 << 60).words(count).view(np.int64))
+    assert torch.equal(noise_cuda.words(key, 7 << 60, count, torch.device("cpu")), expected)
+"""
+
+QUICK = """
+from hush.training.kernels import noise_cuda
+from hush.training.noise import integer_gaussian as plain
+
+key, cpu = bytes(range(32)), torch.device("cpu")
+for stddev in (128.0, 3e6, 2.0**23 + 1, 1e9):
+    law = plain._BoxLaw.of(stddev)
+    table = plain.middles(law.histogram, law.shift, cpu)
+    values, edges = noise_cuda.quick(key, 3, 9000, table, law.shift, law.num_full)
+    expected, expected_edges = plain._Draw(key, 3, law, cpu).quick(9000, 0)
+    assert torch.equal(edges, expected_edges) and len(edges) > 50
+    values[edges], expected[edges] = 0, 0  # not drawn yet
+    assert torch.equal(values, expected)
+"""
+
+UPDATE = """
+import copy, math
+from torch import nn
+from hush.training.kernels import noise_cuda, sums_cuda
+from hush.training.loop import update as loop
+from hush.training.noise.integer_gaussian import integer_gaussian
+from hush.training.noise.noise_grid import NoiseGrid
+
+OPTIMIZERS = {
+    "sgd": lambda params: torch.optim.SGD(params, lr=0.1),
+    "momentum": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.01, dampening=0.2),
+    "nesterov": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda params: torch.optim.Adam(params, lr=0.01, weight_decay=0.1),
+    "adamw": lambda params: torch.optim.AdamW(params, lr=0.01, weight_decay=0.1),
+}
+key = bytes(range(32))
+for name, make in OPTIMIZERS.items():
+    for dtype in (torch.float32, torch.float64):
+        ours = nn.Sequential(nn.Linear(70, 30), nn.Linear(30, 3))
+        theirs = copy.deepcopy(ours)
+        optimizers = [make(model.parameters()) for model in (ours, theirs)]
+        size = sum(param.numel() for param in ours.parameters())
+        for step in range(3):
+            totals = {key: torch.randn_like(param, dtype=dtype) for key, param in ours.named_parameters()}
+            totals["0.bias"][:4] = torch.tensor([0.5, 1.5, -2.5, float("nan")]) * 2.0**-12  # halves of the grid
+            grid = NoiseGrid.of_sum(clip_norm=1.0, stddev=0.5, size=size)
+            for is_fused, model, optimizer in zip((True, False), (ours, theirs), optimizers):
+                loop._are_plain = lambda params: is_fused
+                loop.Updater(model, [optimizer])(key, step, dict(totals), grid, 8.0)
+        for ours_param, theirs_param in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert ours_param.grad is None
+            assert torch.allclose(ours_param, theirs_param, rtol=1e-4, atol=1e-6), name
+        if name == "sgd":
+            for param in (*ours.parameters(), *theirs.parameters()):
+                nn.init.zeros_(param)
+            for is_fused, model, optimizer in zip((True, False), (ours, theirs), optimizers):
+                loop._are_plain = lambda params: is_fused
+                optimizer.param_groups[0]["lr"] = 1.0
+                loop.Updater(model, [optimizer])(key, 9, dict(totals), grid, 8.0)
+            for ours_param, theirs_param in zip(ours.parameters(), theirs.parameters(), strict=True):
+                assert torch.equal(ours_param, theirs_param), "the noisy gradient, to the last bit"
+"""
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("script", [WORDS, QUICK, UPDATE], ids=["words", "quick", "update"])
+def test_interpreted_kernels(script: str) -> None:
+    run_interpreted(script)
+
+
+@needs_gpu
+@pytest.mark.parametrize("stddev", STDDEVS)
+def test_a_gpu_draws_the_integers_of_a_cpu(stddev: float) -> None:
+    on_gpu = integer_gaussian(KEY, 3, 1_000_001, stddev=stddev, device=torch.device("cuda"))
+    assert torch.equal(on_gpu.cpu(), integer_gaussian(KEY, 3, 1_000_001, stddev=stddev))
 
 
 OPTIMIZERS: dict[str, Any] = {
@@ -34,55 +119,28 @@ OPTIMIZERS: dict[str, Any] = {
 }
 
 
+@needs_gpu
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_fused_updates_are_torchs_own(name: str) -> None:
-    """Three steps, each in one pass, and by torch with the noise of the same tiles of the stream."""
+    """Three steps, each in one pass on a GPU, and by torch on a CPU with the same integers."""
     torch.manual_seed(5)
-    ours = nn.Sequential(nn.Linear(70, 90), nn.Linear(90, 3)).cuda()
-    theirs = copy.deepcopy(ours)
+    theirs = nn.Sequential(nn.Linear(70, 90), nn.Linear(90, 3))
+    ours = copy.deepcopy(theirs).cuda()
+    grid = NoiseGrid.of_sum(clip_norm=1.0, stddev=0.5, size=sum(param.numel() for param in ours.parameters()))
     fused, plain = (OPTIMIZERS[name](model.parameters()) for model in (ours, theirs))
-    updater = Updater(ours, [fused])
-    sizes = {key: param.numel() for key, param in ours.named_parameters()}
     for step in range(3):
-        totals = {key: torch.randn_like(param) for key, param in ours.named_parameters()}
-        tiles = sum(-(-size // TILE) for size in sizes.values())
-        values = gaussian(KEY, step, tiles * TILE, torch.device("cuda"))
-        start = 0
-        for key, param in theirs.named_parameters():
-            noise = values[start : start + sizes[key]].view_as(param)
-            param.grad = (totals[key] + 0.5 * noise) / 8
-            start += -(-sizes[key] // TILE) * TILE
-        plain.step()
-        updater(KEY, step, totals, 0.5, 8)
+        totals = {key: torch.randn_like(param) for key, param in theirs.named_parameters()}
+        Updater(theirs, [plain])(KEY, step, dict(totals), grid, 8.0)
+        Updater(ours, [fused])(KEY, step, {key: total.cuda() for key, total in totals.items()}, grid, 8.0)
     for ours_param, theirs_param in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.allclose(ours_param, theirs_param, rtol=1e-4, atol=1e-6)
+        assert torch.allclose(ours_param.cpu(), theirs_param, rtol=1e-4, atol=1e-6)
     states = [optimizer.state_dict()["state"] for optimizer in (fused, plain)]
     for key, state in states[1].items():
         for entry, value in state.items():
             assert value is None or torch.allclose(states[0][key][entry].cpu(), value.cpu(), rtol=1e-4, atol=1e-6)
 
 
-def test_noise_is_made_from_the_keys_stream() -> None:
-    """Against NumPy, from the words of OpenSSL's ChaCha20."""
-    lanes, count = 256, 3 * 256 * 16 - 100
-    words = KeyedSource(KEY, 7).words(8 * 3 * lanes).view(np.uint32).reshape(3, lanes, 2, 4, 2).astype(np.float64)
-    radius, angle = words[..., 0], words[..., 1]
-    uniform = (radius + (angle % 256 + 0.5) / 256) / 2**32
-    turn = np.floor(angle / 256) * 2 * np.pi / 2**24
-    pairs = np.sqrt(-2 * np.log(uniform)) * np.stack([np.cos(turn), np.sin(turn)])  # [2, 3, lanes, 2, 4]
-    signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
-    expected = np.einsum("ctlgp,qp->tgcql", pairs, signs)
-    values = gaussian(KEY, 7, count, torch.device("cuda")).cpu().numpy()
-    assert np.abs(values - expected.reshape(-1)[:count]).max() < 1e-4
-
-
-def test_noise_is_gaussian() -> None:
-    values = gaussian(KEY, 1, 20_000_001, torch.device("cuda")).double()
-    moments = [float((values**power).mean()) for power in (1, 2, 4, 6)]
-    # Standard errors: 2e-4, 3e-4, 2.2e-3 and, of sixth powers, sqrt(10395 - 15^2) / sqrt(2e7) = 0.0226: 8 of them.
-    assert moments == pytest.approx([0, 1, 3, 15], abs=0.03, rel=0.012)
-
-
+@needs_gpu
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.RMSprop])
 def test_a_run_on_a_gpu(compiled: bool, kind: Any) -> None:

@@ -136,7 +136,7 @@ def test_a_run_that_was_settled_from_outside_ends() -> None:
 
 def test_a_run_is_held_from_its_first_step_on() -> None:
     budget = FakeBudget()
-    private = start(budget, num_steps=9)
+    private = start(budget, num_steps=9, physical_batch_size=2)  # so that steps have several physical batches
     assert budget.held == []
     train(private, steps=5)
     assert budget.held == [0, 1, 1, 1], "in steps 0, 1, 2 and 4"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hush.accounting import epsilon as accounted
 from hush.errors import Unsupported
 from hush.training import Full, PrivateTraining, looped_sum, privatize
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
 from training.loops import batch_run, data, linear_data, linear_run, network, quiet_run, run, train, weights
 
 
@@ -65,8 +65,9 @@ def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
         lambda module, batch: F.cross_entropy(module(batch[0]), batch[1], reduction="none"),
         clip_norm=0.3,
     )
-    noise = gaussian(private._key_for("noise"), 0, before.numel())
-    total = torch.cat([gradient.flatten() for gradient in expected.gradients.values()]) + 0.3 * noise
+    grid = private._grid(0, 0.3)
+    noise = grid.spacing * integer_gaussian(private._key_for("noise"), 0, before.numel(), stddev=grid.stddev)
+    total = torch.cat([gradient.flatten() for gradient in expected.gradients.values()]) + noise
     train(private)
     assert len(sample) != 40
     assert torch.allclose(weights(private), before - 0.1 * total / 40, atol=1e-4)

@@ -12,7 +12,8 @@ import hush
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import Ball, Banded, InOrder
 from hush.training.loop.update import Updater
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
+from hush.training.noise.noise_grid import NoiseGrid
 from training.loops import network, weights
 from training.sums import data as sums_data
 from training.sums import model as sums_model
@@ -49,12 +50,14 @@ def test_gradients_are_sum_plus_noise_over_the_divisor() -> None:
     sizes = [param.numel() for param in model.parameters()]
     totals = {name: torch.randn_like(param) for name, param in model.named_parameters() if name != "2.bias"}
     updater = Updater(model, [torch.optim.SGD(model.parameters(), lr=0.0)])
-    updater(KEY, 3, totals, noise=2.0, divisor=8.0)
-    noise = torch.split(gaussian(KEY, 3, sum(sizes)), sizes)
+    grid = NoiseGrid.of_sum(clip_norm=1.0, stddev=2.0, size=sum(sizes))
+    updater(KEY, 3, totals, grid, divisor=8.0)
+    noise = torch.split(integer_gaussian(KEY, 3, sum(sizes), stddev=grid.stddev), sizes)
     for (name, param), part in zip(model.named_parameters(), noise, strict=True):
         total = totals.get(name, torch.zeros_like(param))  # a parameter without a gradient gets noise all the same
         assert param.grad is not None
-        assert torch.allclose(param.grad, (total + 2.0 * part.view_as(param)) / 8.0, atol=1e-6)
+        integers = torch.round(total.double() / grid.spacing) + part.view_as(param)
+        assert torch.equal(param.grad, (integers * (grid.spacing / 8.0)).float())
 
 
 def test_frozen_parameters_get_neither_noise_nor_an_old_gradient() -> None:
@@ -63,7 +66,7 @@ def test_frozen_parameters_get_neither_noise_nor_an_old_gradient() -> None:
     frozen.grad = torch.ones_like(frozen)
     before = frozen.clone()
     updater = Updater(model, [torch.optim.SGD(model.parameters(), lr=1.0)])
-    updater(KEY, 0, {}, noise=1.0, divisor=1.0)
+    updater(KEY, 0, {}, NoiseGrid.of_sum(clip_norm=1.0, stddev=1.0, size=9), divisor=1.0)
     assert frozen.grad is None
     assert torch.equal(frozen, before)
 

@@ -123,8 +123,8 @@ def simulated_delta(
     bounded by the empirical Bernstein inequality (Audibert, Munos & Szepesvari 2009, Theorem 1).
     """
     runs, num_steps = 100_000, means.shape[1]
-    stream = NoiseStream(factor.recursion, KEY, runs, num_steps=factor.num_steps)
-    release = noise * torch.stack([stream(step) for step in range(num_steps)]).double().numpy()
+    stream = NoiseStream(factor.recursion, KEY, runs, num_steps=factor.num_steps, stddev=2.0**20)
+    release = noise * 2.0**-20 * torch.stack([stream(step) for step in range(num_steps)]).numpy()
     chosen = np.random.default_rng(3).choice(len(means), size=runs, p=chances)
     release += means[chosen].T
     precision = np.linalg.inv(noise**2 * matrix(factor.inverse) @ matrix(factor.inverse).T)

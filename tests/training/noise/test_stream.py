@@ -16,7 +16,7 @@ from hush.errors import InvalidArgument
 from hush.training import Banded
 from hush.training.noise import stream as stream_module
 from hush.training.noise.correlated_noise import CorrelatedNoise, Factor, Once
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.noise.recursions import Bands, Buffers, Recursion, Window
 from hush.training.noise.stream import NoiseStream
 from training.noise_setups import FALSE_ALARMS, KEY, OTHER_KEY, every_noise, matrix
@@ -48,54 +48,67 @@ def test_a_stored_run_would_notice_another_recursion() -> None:
     assert repr(recursion).startswith("Bands(gain=")
 
 
-def explicit(factor: Factor, num_steps: int, size: int) -> NDArray[np.float64]:
-    draws = np.stack([gaussian(KEY, step, size).double().numpy() for step in range(num_steps)])
-    return matrix(factor.inverse) @ draws
+STDDEV = 2.0**20  # of independent noise, in spacings
+
+
+def streamed(recursion: Recursion, keys: Any, size: int, num_steps: int) -> NoiseStream:
+    return NoiseStream(recursion, keys, size, num_steps=num_steps, stddev=STDDEV)
+
+
+def explicit(factor: Factor, keys: list[bytes], size: int) -> NDArray[np.float64]:
+    """C^-1 z, for the real numbers z that the integers of the steps stand for."""
+    gain = factor.recursion.gain
+    draws = [integer_gaussian(key, step, size, stddev=STDDEV * gain).numpy() for step, key in enumerate(keys)]
+    return matrix(factor.inverse) @ (np.stack(draws) / gain)
 
 
 @every_noise
 @pytest.mark.parametrize("num_steps", [1, 12, 300])
 def test_the_stream_is_the_product_with_the_inverse(correlated: CorrelatedNoise, num_steps: int) -> None:
     factor = correlated.factor(num_steps, Once())
-    stream = NoiseStream(factor.recursion, KEY, 37, num_steps=num_steps)
-    noise = [stream(step) for step in range(num_steps)]
-    assert all(vector.dtype is torch.float32 for vector in noise)
-    assert np.allclose(torch.stack(noise).double().numpy(), explicit(factor, num_steps, 37), atol=2e-6)
+    stream = streamed(factor.recursion, KEY, 37, num_steps)
+    noise = torch.stack([stream(step) for step in range(num_steps)]).numpy()
+    assert (noise == np.rint(noise)).all()
+    # Roundings are fed back through C^-1. They add up to less than what the grid allows for.
+    difference = matrix(factor.column) @ (noise - explicit(factor, [KEY] * num_steps, 37))
+    allowed = factor.recursion.rounding_gain(num_steps) / 2
+    if not isinstance(factor.recursion, Bands):
+        assert np.linalg.norm(difference, axis=0).max() <= allowed
+    assert np.abs(difference).max() <= max(1.0, 2 * float(np.abs(factor.column).sum()))
 
 
 @every_noise
 def test_a_step_is_the_same_whenever_it_is_asked_for(correlated: CorrelatedNoise) -> None:
     """In any order, from a new stream, and whatever is done with what was returned."""
     recursion = correlated.factor(20, Once()).recursion
-    stream = NoiseStream(recursion, KEY, 11, num_steps=20)
+    stream = streamed(recursion, KEY, 11, 20)
     in_order = [stream(step) for step in range(20)]
     for step in (7, 7, 3, 19, 0, 8):
         assert torch.equal(stream(step).clone(), in_order[step])
         stream(step).zero_()
-    assert torch.equal(NoiseStream(recursion, KEY, 11, num_steps=20)(13), in_order[13])
+    assert torch.equal(streamed(recursion, KEY, 11, 20)(13), in_order[13])
 
 
 @every_noise
 def test_a_resumed_run_continues_one_mechanism_under_a_new_key(correlated: CorrelatedNoise) -> None:
     factor = correlated.factor(20, Once())
-    stream = NoiseStream(factor.recursion, [(0, KEY), (9, OTHER_KEY)], 11, num_steps=20)
-    first = NoiseStream(factor.recursion, KEY, 11, num_steps=20)
+    stream = streamed(factor.recursion, [(0, KEY), (9, OTHER_KEY)], 11, 20)
+    first = streamed(factor.recursion, KEY, 11, 20)
     assert all(torch.equal(stream(step), first(step)) for step in range(9))
-    draws = [gaussian(KEY if step < 9 else OTHER_KEY, step, 11).double().numpy() for step in range(20)]
-    noise = torch.stack([stream(step) for step in range(20)]).double().numpy()
-    assert np.allclose(noise, matrix(factor.inverse) @ np.stack(draws), atol=2e-6)
+    noise = torch.stack([stream(step) for step in range(20)]).numpy()
+    assert np.allclose(noise, explicit(factor, [KEY] * 9 + [OTHER_KEY] * 11, 11), rtol=0, atol=1e-4 * STDDEV)
 
 
 def test_a_failed_step_leaves_nothing_behind(monkeypatch: Any) -> None:
     recursion = Banded(bands=4).factor(9, Once()).recursion
-    stream, expected = (NoiseStream(recursion, KEY, 5, num_steps=9) for _ in range(2))
+    stream, expected = (streamed(recursion, KEY, 5, 9) for _ in range(2))
     stream(3)
 
     def fail(*_: Any, **__: Any) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream_module, "gaussian", fail)
+        patch.setattr(stream_module, "integer_gaussian", fail)
         with pytest.raises(MemoryError):
             stream(4)
     assert torch.equal(stream(4), expected(4))
@@ -120,8 +133,8 @@ def covariance_p_values(noise: NDArray[np.float64], column: NDArray[np.float64])
 def test_the_noise_has_the_covariance_of_the_inverse(correlated: CorrelatedNoise) -> None:
     """21 p-values, one of them below 1e-9 / 21 once in 1e9 times; controls: 3 % off, and no correlation."""
     factor = correlated.factor(6, Once())
-    stream = NoiseStream(factor.recursion, KEY, 50_000, num_steps=6)
-    noise = torch.stack([stream(step) for step in range(6)]).double().numpy()
+    stream = streamed(factor.recursion, KEY, 50_000, 6)
+    noise = torch.stack([stream(step) for step in range(6)]).numpy() / STDDEV
     limit = FALSE_ALARMS / 21
     assert covariance_p_values(noise, factor.column).min() > limit
     assert covariance_p_values(0.97 * noise, factor.column).min() < limit
@@ -131,10 +144,10 @@ def test_the_noise_has_the_covariance_of_the_inverse(correlated: CorrelatedNoise
 
 
 def test_steps_beyond_what_is_accounted_for_are_refused() -> None:
-    stream = NoiseStream(Banded(bands=2).factor(5, Once()).recursion, KEY, 3, num_steps=5)
+    stream = streamed(Banded(bands=2).factor(5, Once()).recursion, KEY, 3, 5)
     for step in (5, -1, True):
         with pytest.raises(InvalidArgument, match="^step="):
             stream(step)
     for keys in ([], [(1, KEY)], [(0, KEY), (0, OTHER_KEY)]):
         with pytest.raises(InvalidArgument, match="^keys="):
-            NoiseStream(stream.recursion, keys, 3, num_steps=5)
+            streamed(stream.recursion, keys, 3, 5)

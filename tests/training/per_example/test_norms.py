@@ -171,8 +171,10 @@ def test_examples_that_are_not_finite_or_not_chosen_have_factor_0() -> None:
 
 
 def test_the_slack_grows_with_the_number_of_terms() -> None:
-    assert rounding_slack(1) == pytest.approx(1e-4, rel=0.01)
-    assert rounding_slack(10_000) == pytest.approx(1e-4 + 10_000 * 2.0**-21)
+    """A share of 2^-11 is for rounding to the noise's grid."""
+    assert rounding_slack(1) == pytest.approx(2.0**-11 + 1e-4, rel=0.01)
+    assert rounding_slack(800) < 1e-3
+    assert rounding_slack(10_000) == pytest.approx(2.0**-11 + 1e-4 + 10_000 * 2.0**-21)
     assert rounding_slack(10**9) == 0.5
 
 

@@ -13,7 +13,7 @@ from scipy.stats import chi2, kstest
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.per_example.norms import rounding_slack
 from hush.training.per_example.projected_clipping import ProjectedClipping
 from training.models import BATCH, MODELS, losses
@@ -49,7 +49,8 @@ def looped(model: nn.Module, loss_of: Callable[[int], Tensor], clip_norm: float,
         parts = [torch.zeros_like(p) if value is None else value for p, value in zip(params, computed, strict=True)]
         gradients.append(torch.cat([part.flatten() for part in parts]).double())
     rows = torch.stack(gradients)
-    vectors = torch.stack([gaussian(KEY, step * COUNT + number, rows.shape[1]) for number in range(COUNT)]).double()
+    drawn = [integer_gaussian(KEY, step * COUNT + number, rows.shape[1], stddev=2.0**22) for number in range(COUNT)]
+    vectors = (torch.stack(drawn).double() + 0.5) * 2.0**-22
     norms = (rows @ vectors.T).square().mean(1).sqrt()
     target = clip_norm * (1 - rounding_slack(BATCH))
     return norms, (rows * (target / norms).clamp(max=1.0)[:, None]).sum(0)

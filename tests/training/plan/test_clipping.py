@@ -27,7 +27,7 @@ from hush.training import (
     clipped_sum,
     privatize,
 )
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.per_example.engine import GradientEngine
 from hush.training.plan.clipping import Together
 from training.models import BATCH, MODELS, losses
@@ -211,8 +211,10 @@ def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
         clip_norm = private.clipping.clip_norm
         outputs = private.model(x)
         private.step((outputs * 0.0).sum(1))
-        noise = gaussian(private._key_for("noise"), private.steps_taken - 1, 21)
-        expected_gradient = noise * private.plan.noise_on_sum(0) * clip_norm / 100
+        grid = private._grid(0, clip_norm)
+        assert grid.stddev * grid.spacing == private.plan.noise_on_sum(0) * clip_norm
+        noise = integer_gaussian(private._key_for("noise"), private.steps_taken - 1, 21, stddev=grid.stddev)
+        expected_gradient = (noise * grid.spacing / 100).float()
         gradient = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
         assert torch.allclose(gradient, expected_gradient, rtol=1e-4)
     # Of 100 +- 9 examples in each of both steps, counted with noise of 5, it would have to be half: 7 deviations less.

@@ -74,7 +74,7 @@ def test_per_example_gradients_are_exact(settings: dict[str, Any]) -> None:
     fast, looped = (compute(model, few(), losses, clip_norm=0.5) for compute in (clipped_sum, looped_sum))
     assert set(fast.gradients) == set(looped.gradients) == trained_names(model)
     for name, gradient in looped.gradients.items():
-        assert torch.allclose(fast.gradients[name], gradient, atol=1e-4), name
+        assert torch.allclose(fast.gradients[name], gradient, rtol=1e-3, atol=1e-4), name
         assert gradient.abs().max() > 0, name
     assert all(param.grad is None for param in model.parameters())
     assert ("fc.weight" in trained_names(model)) == ("also_train" in settings)

@@ -49,8 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     folder.add_argument("--seconds", type=float, help=f"how long to spend on retraining (default: {_SECONDS:g})")
     folder.add_argument(
         "--model",
-        metavar="MODULE:FACTORY",
-        help="for a model of your own: the factory that the run was started with, which is imported and run",
+        help="for a model of your own: MODULE:FACTORY as the run was started with; it is imported and run",
     )
     scores = parser.add_argument_group("bounding epsilon from a file of scores")
     scores.add_argument("--delta", type=float, help="the delta of the bound (default: 0)")

@@ -39,6 +39,10 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "projected-gaussian": lambda e: (
         f"Gaussian noise, multiplier {e.noise_multiplier:.4g}, in {e.projections:,} projections"
     ),
+    "gaussian-mixture": lambda e: (
+        f"Gaussian noise, multiplier {e.noise_multiplier:.4g}, with one of {len(e.shifts):,} random shifts"
+    ),
+    "per-change": lambda e: f"{in_words(e.event)}, relative to one change of the data",
     "laplace": lambda e: f"Laplace noise, scale {e.scale:.4g} times the sensitivity",
     "discrete-gaussian": lambda e: f"discrete Gaussian noise, sigma {e.sigma:.4g}, sensitivity {e.sensitivity:,}",
     "discrete-laplace": lambda e: f"discrete Laplace noise, scale {e.scale:.4g}, sensitivity {e.sensitivity:,}",
@@ -47,6 +51,9 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "approximate-dp": _claim,
     "zcdp": lambda e: f"a mechanism with {e.rho:.4g}-zCDP",
     "poisson-sampled": lambda e: f"on a random sample (rate {e.sampling_rate:.4g}): {in_words(e.event)}",
+    "truncated-poisson-sampled": lambda e: (
+        f"on a random sample (rate {e.sampling_rate:.4g}) of at most {e.max_batch_size:,} rows: {in_words(e.event)}"
+    ),
     "fixed-size-sampled": lambda e: (
         f"on {e.batch_size:,} of {e.dataset_size:,} rows, sampled at random: {in_words(e.event)}"
     ),

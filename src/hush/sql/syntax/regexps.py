@@ -155,7 +155,7 @@ def parse_pattern(text: str, *, ignore_case: bool = False, whole: bool = False) 
     """
     if not 0 < len(text) <= _LONGEST_PATTERN or "\x00" in text:
         raise PatternRefused(f"a pattern has 1 to {_LONGEST_PATTERN} characters")
-    pattern = Pattern(tuple(_Parser(part, ignore_case).sequence() for part in _alternatives(text)))
+    pattern = Pattern(tuple(_PatternParser(part, ignore_case).sequence() for part in _alternatives(text)))
     pattern = pattern.whole() if whole else pattern
     for sequence in pattern.sequences:
         if sequence.num_ambiguous > int(sequence.from_start):
@@ -180,7 +180,7 @@ def _alternatives(text: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Parser:
+class _PatternParser:
     """Reads one sequence."""
 
     rest: str

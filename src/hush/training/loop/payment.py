@@ -48,13 +48,18 @@ class Payment:
         """Return the cost of the run and the rest of the budget, once it is settled."""
         return receipt_of(self._reservation, guarantee) if self._settled else None
 
-    def refuse_unpaid(self, step: int) -> None:
+    def refuse_unpaid(self, step: int, *, begins: bool = True) -> None:
         """Refuse a step after the run was settled, or before a resumed run has loaded its state.
 
         The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up, and show
-        that this process holds it.
+        that this process holds it: once, and not for each of their physical batches.
+
+        Args:
+            step: The number of steps before this one.
+            begins: Whether this is the step's first physical batch.
         """
-        if not self._settled and (step & (step - 1)) == 0 and not self._reservation.is_open():
+        looks_up = begins and (step & (step - 1)) == 0
+        if not self._settled and looks_up and not self._reservation.is_open():
             self._settled = True
         if self._settled:
             raise InvalidArgument("step", "after the end", "no more steps: the run was charged for the steps so far")
@@ -65,7 +70,7 @@ class Payment:
                 "load_state_dict before the first step",
                 "The charge covers one run. Starting again would release more than it covers",
             )
-        if (step & (step - 1)) == 0:
+        if looks_up:
             # From the first step on, weights may have been published: only --force voids it then.
             self._reservation.hold(1 if step or self._resumed else 0)
 

@@ -37,14 +37,15 @@ from hush.training.loop.keys import RunKeys
 from hush.training.loop.optimizer_checks import check_optimizer, check_optimizers
 from hush.training.loop.payment import Payment
 from hush.training.loop.update import Ball, Updater
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
+from hush.training.noise.noise_grid import NoiseGrid
 from hush.training.noise.stream import NoiseStream
 from hush.training.plan.clipping import Adaptive, Clipping
 from hush.training.plan.loader import Loader, PhysicalBatch, fetcher, to_device
 from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import Users
 
-_SCHEMA = "hush.training/3"
+_SCHEMA = "hush.training/4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class PrivateTraining:
     def _count_unclipped(self, norms: Tensor, weights: Tensor) -> None:
         """Count the contributions that were short enough, each as +1/2 or -1/2: one moves the count by 1/2 only."""
         signs = torch.where(norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(norms.isnan(), 0.0)
-        self._unclipped = self._unclipped + (signs * weights).sum()
+        self._unclipped = self._unclipped + (signs * weights).sum(dtype=torch.float64)
 
     def _clipping_of(self, step: int) -> Clipping:
         """Return the clipping of a step, with the schedule applied. The noise scales with its clip norm."""
@@ -326,7 +327,7 @@ class PrivateTraining:
             self._abandon_step()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and one step for each batch")
         if self._payment is not None:
-            self._payment.refuse_unpaid(self.steps_taken)
+            self._payment.refuse_unpaid(self.steps_taken, begins=batch.position == 0)
         self._current = batch
         self._sums.begin(batch)
 
@@ -351,17 +352,36 @@ class PrivateTraining:
         # Counted before anything is drawn or changed: a crash in between wastes a step, but never repeats its noise.
         self.steps_taken += 1
         self._abandon_step()
-        noise = plan.noise_on_sum(step) * clipping.clip_norm
         if isinstance(clipping, Adaptive):
             noise_multiplier, batch_size = plan.setting(step)
             count_noise = clipping.noise_on_count(noise_multiplier, batch_size)
-            noise_on_count = float(gaussian(self._key_for("noise of the count", step), step, 1, scale=count_noise))
-            self.clipping = clipping.moved((float(unclipped) + noise_on_count) / batch_size + 0.5)
-        self._updater(key, step, totals, noise, plan.divisor(step), self._noise_stream())
+            noisy_count = self._noisy_count(self._key_for("noise of the count", step), step, unclipped, count_noise)
+            self.clipping = clipping.moved(noisy_count / batch_size + 0.5)
+        grid = self._grid(step, clipping.clip_norm)
+        self._updater(key, step, totals, grid, plan.divisor(step), self._noise_stream())
         if self._projection is not None:
             self._projection.project(self.model.parameters())
         if self._payment is not None and self.steps_taken == plan.num_steps:
             self._payment.settle(self.steps_taken)
+
+    @staticmethod
+    def _noisy_count(key: bytes, step: int, count: Tensor | float, stddev: float) -> float:
+        """Return a count of halves with noise, on a grid that has the halves: rounding to it changes nothing."""
+        grid = NoiseGrid.of_sum(clip_norm=0.5, stddev=stddev, size=1)
+        noise = integer_gaussian(key, step, 1, stddev=grid.stddev)
+        exact = torch.as_tensor(count, dtype=torch.float64, device="cpu").view(1)
+        return float(grid.noisy(exact, noise, 1.0, torch.empty(1, dtype=torch.float64)))
+
+    def _grid(self, step: int, clip_norm: float) -> NoiseGrid:
+        """Return the grid of a step's noisy sum, from public numbers."""
+        num_steps = self.plan.num_steps
+        return NoiseGrid.of_sum(
+            clip_norm=clip_norm,
+            stddev=self.plan.noise_on_sum(step) * clip_norm,
+            size=sum(param.numel() for param in self.model.parameters() if param.requires_grad),
+            smallest_share=self.plan.contribution.smallest_share,
+            rounding_gain=0.0 if self._recursion is None else self._recursion.rounding_gain(num_steps),
+        )
 
     def _noise_stream(self) -> NoiseStream | None:
         """Return the correlated noise of the plan, or None if the noise is independent."""
@@ -375,6 +395,7 @@ class PrivateTraining:
                 keys,
                 sum(param.numel() for param in trained),
                 num_steps=self.plan.num_steps,
+                stddev=self._grid(0, self.plan.clipping.clip_norm).stddev,
                 device=trained[0].device,
             )
         return self._stream

@@ -1,8 +1,10 @@
 """The end of a step: noise is added once to the clipped sum, then come the division and the optimizers' steps.
 
-On a GPU, for SGD, Adam and AdamW in single precision, noise and optimizer step happen in one pass
-(`hush.training.kernels.noise_cuda.update`). It keeps the optimizer's state where torch keeps it, so checkpoints and
-learning-rate schedulers work as usual. Everything else gets the noisy gradient as ``param.grad``, and torch's own step.
+The sum is rounded to a public grid and gets integer noise (`hush.training.noise.noise_grid`); all that follows is a
+function of these integers. On a GPU, for SGD, Adam and AdamW in single precision, both meet in the optimizer's step,
+one pass for all parameters (`hush.training.kernels.noise_cuda.update`). It keeps the optimizer's state where torch
+keeps it, so checkpoints and learning-rate schedulers work as usual. Everything else gets the noisy gradient as
+``param.grad``, and torch's own step.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from hush.errors import Unsupported, check_positive
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
+from hush.training.noise.noise_grid import NoiseGrid
 from hush.training.noise.stream import NoiseStream
 
 _UNFUSED_OPTIONS = ("maximize", "amsgrad", "capturable", "differentiable")
@@ -74,7 +77,7 @@ class Updater:
         key: bytes,
         step: int,
         totals: dict[str, Tensor],
-        noise: float,
+        grid: NoiseGrid,
         divisor: float,
         stream: NoiseStream | None = None,
     ) -> None:
@@ -84,96 +87,105 @@ class Updater:
             key: The key of the noise.
             step: The number of the step.
             totals: The clipped sums, by parameter; a missing one is zero.
-            noise: The standard deviation of the noise on the sums.
+            grid: The grid of the noisy sum, and the noise on it.
             divisor: The expected number of contributions.
-            stream: Correlated noise of unit scale, to use instead of independent noise.
+            stream: Correlated noise on the same grid, to use instead of independent noise.
         """
         params = {name: param for name, param in self._params.items() if param.requires_grad}
-        totals = {name: total.float() for name, total in totals.items()}
         for param in self._params.values():
             param.grad = None  # a gradient from outside the run has no noise, and must not reach an optimizer
-        if stream is None and all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
-            self._step_fused(key, step, params, totals, noise, divisor)
+        noise = self._drawn(key, step, params, grid, stream)
+        if all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
+            self._step_fused(params, totals, noise, grid, divisor)
             return
-        sizes = [param.numel() for param in params.values()]
-        device = next(iter(params.values())).device
-        if stream is None:
-            self._noise = values = gaussian(key, step, sum(sizes), device, scale=noise / divisor, out=self._noise)
-        else:
-            values = stream(step).mul_(noise / divisor)
-            if len(values) != sum(sizes):
-                raise Unsupported("correlated noise for parameters that were frozen or unfrozen during the run")
         # Every trained parameter gets noise, even if no example has a gradient for it.
-        for (name, param), part in zip(params.items(), torch.split(values, sizes), strict=True):
-            noisy = part.to(param.device).view_as(param)
-            if name in totals:
-                noisy.add_(totals[name], alpha=1 / divisor)
-            param.grad = noisy.to(param.dtype)
+        for name, param in params.items():
+            values = totals[name].reshape(-1) if name in totals else None
+            noisy = torch.empty(param.numel(), dtype=torch.float32, device=param.device)
+            grid.noisy(values, noise[name].to(param.device), divisor, noisy)
+            param.grad = noisy.view(param.shape).to(param.dtype)
         for optimizer in self._optimizers:
             if hasattr(optimizer, "noise_stddev"):
-                optimizer.noise_stddev = noise / divisor  # for optimizers that correct for the noise, such as AdamBC
+                # For optimizers that correct for the noise, such as AdamBC.
+                optimizer.noise_stddev = grid.stddev * grid.spacing / divisor
             optimizer.step()
+
+    def _drawn(
+        self, key: bytes, step: int, params: Mapping[str, Tensor], grid: NoiseGrid, stream: NoiseStream | None
+    ) -> dict[str, Tensor]:
+        """Return the integer noise of a step, by parameter."""
+        sizes = [param.numel() for param in params.values()]
+        if stream is None:
+            device = next(iter(params.values())).device
+            self._noise = drawn = integer_gaussian(
+                key, step, sum(sizes), stddev=grid.stddev, device=device, out=self._noise
+            )
+        else:
+            drawn = stream(step)
+            if len(drawn) != sum(sizes):
+                raise Unsupported("correlated noise for parameters that were frozen or unfrozen during the run")
+        return dict(zip(params, torch.split(drawn, sizes), strict=True))
 
     def _step_fused(
         self,
-        key: bytes,
-        step: int,
         params: Mapping[str, Tensor],
         totals: dict[str, Tensor],
-        noise: float,
+        noise: dict[str, Tensor],
+        grid: NoiseGrid,
         divisor: float,
     ) -> None:
-        """Add noise and take the optimizers' steps in one pass over the parameters, on a GPU."""
-        from hush.training.kernels.noise_cuda import TILE, key_words, update
+        """Join sums and noise, and take the optimizers' steps, in one pass over the parameters, on a GPU."""
+        from hush.training.kernels.noise_cuda import TILE, update
         from hush.training.kernels.sums_cuda import table
 
         names = {id(param): name for name, param in params.items()}
-        # Each parameter has tiles of its own in the noise, so the order of groups does not matter.
-        first_tiles, next_tile = {}, 0
-        for name, param in params.items():
-            first_tiles[name], next_tile = next_tile, next_tile - (-param.numel() // TILE)
-        words = key_words(key, step)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 in_group = {names[id(param)]: param for param in group["params"] if id(param) in names}
                 for begin, same_age in self._by_age(optimizer, group, in_group):
                     device = next(iter(same_age.values())).device
+                    # Kept alive until the kernel has been started. Correlated noise comes in double precision.
+                    double = any(totals[name].dtype is torch.float64 for name in same_age if name in totals)
+                    dtype = torch.float64 if double else torch.float32
                     sums = [
-                        totals[name].contiguous() if name in totals else torch.zeros_like(param)
+                        totals[name].to(dtype).contiguous() if name in totals else torch.zeros_like(param, dtype=dtype)
                         for name, param in same_age.items()
                     ]
+                    integers = [noise[name].long() for name in same_age]
                     addresses = tuple(
-                        (param.data_ptr(), total.data_ptr(), *_state_addresses(optimizer, param), param.numel())
-                        for param, total in zip(same_age.values(), sums, strict=True)
+                        (
+                            param.data_ptr(),
+                            total.data_ptr(),
+                            drawn.data_ptr(),
+                            *_state_addresses(optimizer, param),
+                            param.numel(),
+                        )
+                        for param, total, drawn in zip(same_age.values(), sums, integers, strict=True)
                     )
-                    positions = tuple((first_tiles[name], param.numel()) for name, param in same_age.items())
+                    sizes = tuple(param.numel() for param in same_age.values())
                     settings, kind = self._kernel_settings(optimizer, group, same_age, begin=begin)
                     update(
-                        self._tiles(positions, TILE, device),
+                        self._tiles(sizes, TILE, device),
                         table(addresses, device),
-                        words,
-                        1 / divisor,
-                        noise / divisor,
+                        grid.spacing,
+                        divisor,
                         settings,
                         kind,
+                        double=double,
                     )
             optimizer._opt_called = True  # type: ignore[attr-defined]  # learning-rate schedulers look for it
 
-    def _tiles(self, positions: tuple[tuple[int, int], ...], tile: int, device: torch.device) -> Tensor:
-        """Return the kernel's table: for each tile, its parameter's number, its start, and its number in the noise.
+    def _tiles(self, sizes: tuple[int, ...], tile: int, device: torch.device) -> Tensor:
+        """Return the kernel's table: for each tile, its parameter's number, and its start.
 
         Args:
-            positions: For each parameter, its first tile in the noise, and its size.
+            sizes: The size of each parameter.
             tile: The number of entries in a tile.
             device: Where the table is needed.
         """
-        key = positions, device
+        key = sizes, device
         if key not in self._tile_tables:
-            tiles = [
-                (param, start, first + start // tile)
-                for param, (first, size) in enumerate(positions)
-                for start in range(0, size, tile)
-            ]
+            tiles = [(param, start) for param, size in enumerate(sizes) for start in range(0, size, tile)]
             self._tile_tables[key] = torch.tensor(tiles, dtype=torch.int64, device=device)
         return self._tile_tables[key]
 

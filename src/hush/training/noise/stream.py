@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hush.errors import InvalidArgument, check_count, check_instance
-from hush.training.noise.gaussian import gaussian
+from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
+from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.noise.recursions import Recursion
 
 
 class NoiseStream:
-    """Correlated noise of unit scale, as a function of the keys and the step: ``stream(step)``.
+    """Correlated noise on a grid, as a function of the keys and the step: ``stream(step)``, in spacings.
 
     With a `Window`, each step draws the independent noise of as many steps again, and nothing is kept. With another
     recursion, a step draws once and keeps a few vectors of the noise's size in memory: the last y, or the buffers. They
@@ -41,6 +41,7 @@ class NoiseStream:
         size: int,
         *,
         num_steps: int,
+        stddev: float,
         device: torch.device | None = None,
     ) -> None:
         """Prepare a stream; nothing is drawn yet.
@@ -50,6 +51,7 @@ class NoiseStream:
             keys: One key for all steps, or pairs of a first step and the key that holds from there on.
             size: The number of elements of the noise.
             num_steps: The number of steps that are accounted for; later ones are refused.
+            stddev: The standard deviation of independent noise, in spacings of the grid: ``grid.stddev``.
             device: Where to draw the noise; a CPU, if omitted.
         """
         check_instance("recursion", recursion, Recursion, "Pass factor.recursion")
@@ -60,11 +62,18 @@ class NoiseStream:
             )
         self.recursion, self._size, self._device = recursion, check_count("size", size), device
         self._num_steps = check_count("num_steps", num_steps)
+        self._stddev = check_positive("stddev", stddev) * recursion.gain
+        if not stddev <= recursion.largest_stddev:
+            raise Unsupported(
+                f"correlated noise of {stddev:.3g} spacings with {type(recursion).__name__}: double precision is too "
+                "coarse for it",
+                "Use fewer steps or less memory of earlier ones, such as Banded with few bands",
+            )
         self._memory: list[Tensor] = []
         self._next = 0  # the step that the memory is ready for
 
     def __call__(self, step: int) -> Tensor:
-        """Return y_t for t = ``step``, in single precision, in memory that you may overwrite."""
+        """Return y_t for t = ``step``: integers in double precision, in memory that you may overwrite."""
         check_count("step", step, minimum=0)
         if not step < self._num_steps:
             raise InvalidArgument(
@@ -82,7 +91,7 @@ class NoiseStream:
         self._next = step + 1
         return result
 
-    def _draw(self, step: int, scale: float) -> Tensor:
+    def _draw(self, step: int) -> Tensor:
         # The key of the step that z belongs to, not of the step that uses it: all later steps use the same z.
         key = next(key for first, key in reversed(self._keys) if first <= step)
-        return gaussian(key, step, self._size, self._device, scale=scale)
+        return integer_gaussian(key, step, self._size, stddev=self._stddev, device=self._device).double()

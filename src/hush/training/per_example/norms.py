@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hush.training.kernels.constants import constant
 from hush.training.kernels.gram import gram
+from hush.training.noise.noise_grid import SHARE
 from hush.training.plan.clipping import Adaptive, Clipping, Flat
 
 HALF = (torch.bfloat16, torch.float16)
@@ -76,13 +77,13 @@ def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
 
 
 def rounding_slack(num_summed: int) -> float:
-    """Return the share by which clipping must stay below the clip norm, for rounding in fp32.
+    """Return the share by which clipping must stay below the clip norm: for rounding in fp32, and to the noise's grid.
 
     Args:
         num_summed: About how many examples are summed. With every addition the sum is rounded, and an example changes
             how: so the slack grows with their number.
     """
-    return min(_SUM_SLACK + num_summed * 2.0**-21, 0.5)
+    return min(SHARE + _SUM_SLACK + num_summed * 2.0**-21, 0.5)
 
 
 def zero_examples(values: Tensor, bad: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hush.errors import Unsupported, check_count, check_positive
-from hush.training.noise.gaussian import gaussian
+from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.per_example.buffers import refuse_buffers
 from hush.training.per_example.checks import refuse_coupled
 from hush.training.per_example.clipped_sum import ClippedSum
@@ -36,6 +36,7 @@ from hush.training.per_example.passes import Losses, Passes
 from hush.training.per_example.rules import refuse_mixing
 
 _SMALLEST_FACTOR = 1e-30  # smaller factors would be rounded coarsely in single precision, and count as 0
+_UNIT = 2.0**22  # integers in a standard deviation of a projection's vector
 _TOLERANCE = 0.05, 1e-5  # of the agreement: in clip norms, and relative to the norms of all terms
 
 
@@ -194,8 +195,10 @@ class ProjectedClipping:
         """Return vector v_j, j = ``number``, of a step, by parameter."""
         sizes = [param.numel() for param in params.values()]
         # r vectors for each step, numbered without gaps: no vector is used in two steps.
-        drawn = gaussian(self._key, step * self._count + number, sum(sizes), next(iter(params.values())).device)
-        parts = zip(params.items(), torch.split(drawn, sizes), strict=True)
+        number_of_vector, device = step * self._count + number, next(iter(params.values())).device
+        drawn = integer_gaussian(self._key, number_of_vector, sum(sizes), stddev=_UNIT, device=device)
+        # The middle of the interval between floors: as close to real numbers as single precision is.
+        parts = zip(params.items(), torch.split((drawn.double() + 0.5) / _UNIT, sizes), strict=True)
         return {name: part.view(param.shape).to(param) for (name, param), part in parts}
 
     @contextmanager

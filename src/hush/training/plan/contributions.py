@@ -20,6 +20,9 @@ class Contribution:
     """Base class, with the properties of one gradient per sampled unit."""
 
     name: ClassVar[str] = ""
+    # The smallest sensitivity that the event counts, in clip norms. The noise's grid is so fine that rounding adds a
+    # small share of it.
+    smallest_share: ClassVar[float] = 1.0
 
     @property
     def copies(self) -> int:
@@ -140,6 +143,8 @@ class Projected(Contribution):
     """
 
     name: ClassVar[str] = "projected"
+    # |g| / M is below 2^-20 if a mean of r squared normals exceeds 2^40: with a probability below exp(-2^38 r).
+    smallest_share: ClassVar[float] = 2.0**-20
     projections: int
 
     def __post_init__(self) -> None:

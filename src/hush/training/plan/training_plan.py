@@ -24,6 +24,8 @@ from hush.training.plan.samplers import Poisson, Sampling, Setting
 from hush.training.plan.schedule import Schedule
 from hush.training.plan.truncation import guarantee_after_truncation, overflow_probability
 
+_UNSEEN = "nobody observes running times, or data that stay in memory and caches"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
@@ -39,6 +41,10 @@ class TrainingPlan:
     A limit on Poisson samples (``Poisson(..., max_batch_size=)``) drops the excess of a large sample. If that happens
     in a step with probability at most t, (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) T t) for T steps:
     compare each neighbour's outputs with those of a run that drops nothing (Chua et al. 2024, Theorem 3.3).
+
+    The noise that is really added is the floor of such a variable on a public grid, and the sum is rounded to that grid
+    (`hush.training.noise`). A release is then a function of that of real-valued noise. Contributions are clipped to
+    2^-11 less than the clip norm, which pays for the rounding, and so nothing is added to epsilon or delta.
 
     Attributes:
         sampling: How units are sampled.
@@ -64,7 +70,8 @@ class TrainingPlan:
 
     Assumes:
         The sampling's parameters are public, and the loss of an example depends on that example only (the caller's
-        duty; `PrivateTraining` checks the losses). The guarantee lists these assumptions.
+        duty; `PrivateTraining` checks the losses). Nobody observes how long steps take, or data that stay in memory and
+        caches (the caller's duty). The guarantee lists these assumptions.
 
     References:
         Abadi et al. 2016, Algorithm 1; accounting by privacy loss distributions. Truncated Poisson batches: Chua et al.
@@ -229,7 +236,7 @@ class TrainingPlan:
         return words
 
     def _assumptions(self) -> tuple[str, ...]:
-        assumptions = [self.sampling.assumption, "the loss of an example depends on that example only"]
+        assumptions = [self.sampling.assumption, "the loss of an example depends on that example only", _UNSEEN]
         if self.max_batch_size is not None:
             assumptions.append(f"there are at most {self.num_units} units")
         if self.unit.kind is not UnitKind.EXAMPLE:
