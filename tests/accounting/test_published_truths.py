@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, RdpAccountant
+from hush.accounting.events import ExponentialMechanismEvent
 from hush.guarantee import Relation
 from oracles import closed_form, contour
 from peers.event_specs import event
@@ -137,3 +138,18 @@ def test_a_finer_grid_gives_this_epsilon() -> None:
     low, high = accountant.delta_interval(row["epsilon"])
     assert low <= row["value"] * (1 + 1e-6)
     assert high == pytest.approx(row["value"], abs=1e-12)
+
+
+def test_this_divergence_is_not_the_largest_loss() -> None:
+    """The worst mechanism of range 1 has two losses, t and t - 1; their masses follow from the total of 1."""
+    (row,) = (
+        row
+        for row in group("dp_accounting_accountants", "test_compute_rdp_exponential_mechanism").rows
+        if row["order"] == 1000
+    )
+    losses = np.linspace(1e-6, 1 - 1e-9, 1_000_001)
+    masses = (np.exp(1 - losses) - 1) / (np.exp(1 - losses) - np.exp(-losses))
+    moments = np.logaddexp(np.log(masses) + 999 * losses, np.log1p(-masses) + 999 * (losses - 1))
+    supremum = float(moments.max()) / 999
+    ours = RdpAccountant().compose(ExponentialMechanismEvent(1.0)).renyi(1000.0)
+    assert supremum <= ours < 1.001 * supremum < row["value"]

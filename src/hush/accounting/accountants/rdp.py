@@ -257,7 +257,11 @@ def _(event: ev.RepeatNegativeBinomialEvent | ev.RepeatPoissonEvent, change: Cha
 @lru_cache(maxsize=64)
 def _least_beyond(event: ev.RepeatNegativeBinomialEvent | ev.RepeatPoissonEvent, change: Change) -> tuple[Array, Array]:
     """Return orders, and the smallest bound at each of them or at a larger one; infinity beyond the last."""
-    orders = 1 + np.geomspace(1e-3, 1e4, 200)
+    excess = np.geomspace(1e-3, 1e4, 200)  # of the order over 1
+    best = int(np.argmin(_selected(event, change, 1 + excess)))
+    # Dense where the smallest bound is, which holds at every smaller order, too.
+    near = np.geomspace(excess[max(best - 1, 0)], excess[min(best + 1, len(excess) - 1)], 101)
+    orders = 1 + np.union1d(excess, near)
     least = np.minimum.accumulate(_selected(event, change, orders)[::-1])[::-1]
     return orders, np.append(least, np.inf)
 
