@@ -7,10 +7,14 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, RdpAccountant
+from hush.accounting.events import ExponentialMechanismEvent
+from hush.guarantee import Relation
 from oracles import closed_form, contour
+from peers.event_specs import event
 from peers.facts import Group, Row, groups
 from peers.laws import law
 
@@ -112,3 +116,40 @@ def test_large_orders_have_finite_divergences() -> None:
             terms = log_choose + (order - k) * math.log1p(-rate) + k * math.log(rate) + k * (k - 1) / (2 * noise**2)
             exact = row["count"] * float(logsumexp(terms)) / (order - 1)
             assert row["value"] == pytest.approx(exact, rel=1e-6, abs=1e-11)
+
+
+def test_two_intervals_disagree_about_one_mixture() -> None:
+    """P(loss <= 0) depends on no interval. The integer one is wrong."""
+    name = "test_mixture_gaussian_varying_standard_deviation_and_sensitivity"
+    mixture = {"stddev": 1, "shifts": [0, 1, 2], "weights": [0.2, 0.6, 0.2], "direction": "add"}
+    (coarse,) = (row for row in group("dp_accounting_distributions", name).rows if mixture.items() <= row.items())
+    fine = group("dp_accounting_distributions", "test_mixture_gaussian_discretization").rows[0]
+    assert mixture.items() <= fine.items()
+    outcomes = law("mixture", fine)
+    at_zero = float(brentq(lambda x: -outcomes.loss(x), -10, 10))
+    exact = 1 - outcomes.first_cdf(at_zero)
+    assert dict(fine["masses"])[0] == pytest.approx(exact, abs=1e-6)
+    assert dict(coarse["masses"])[0] == 0.5
+
+
+def test_a_finer_grid_gives_this_epsilon() -> None:
+    row = group("dp_accounting_accountants", "test_mixture_of_gaussians_basic").rows[0]
+    accountant = PldAccountant(accuracy=1e-8).compose(event(row["event"], Relation.ADD_OR_REMOVE))
+    low, high = accountant.delta_interval(row["epsilon"])
+    assert low <= row["value"] * (1 + 1e-6)
+    assert high == pytest.approx(row["value"], abs=1e-12)
+
+
+def test_this_divergence_is_not_the_largest_loss() -> None:
+    """The worst mechanism of range 1 has two losses, t and t - 1; their masses follow from the total of 1."""
+    (row,) = (
+        row
+        for row in group("dp_accounting_accountants", "test_compute_rdp_exponential_mechanism").rows
+        if row["order"] == 1000
+    )
+    losses = np.linspace(1e-6, 1 - 1e-9, 1_000_001)
+    masses = (np.exp(1 - losses) - 1) / (np.exp(1 - losses) - np.exp(-losses))
+    moments = np.logaddexp(np.log(masses) + 999 * losses, np.log1p(-masses) + 999 * (losses - 1))
+    supremum = float(moments.max()) / 999
+    ours = RdpAccountant().compose(ExponentialMechanismEvent(1.0)).renyi(1000.0)
+    assert supremum <= ours < 1.001 * supremum < row["value"]

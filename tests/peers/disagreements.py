@@ -42,10 +42,6 @@ def _below(verdict: Verdict, slack: float = math.inf) -> bool:
     return isinstance(ours, float) and value * (1 - min(slack, 1)) <= ours < value
 
 
-def _is_infinite(verdict: Verdict) -> bool:
-    return verdict.ours == math.inf
-
-
 def _any(verdict: Verdict) -> bool:
     return True
 
@@ -62,8 +58,8 @@ def _at_order_near_one(verdict: Verdict) -> bool:
     return verdict.row["order"] == 1.5 and _below(verdict, 0.05)
 
 
-def _unless_infinite(condition: Condition) -> Condition:
-    return lambda verdict: not _is_infinite(verdict) and condition(verdict)
+def _three_shifts(verdict: Verdict) -> bool:
+    return len(verdict.row["shifts"]) == 3
 
 
 PURE = "Theirs ignores delta and returns noise for delta 0: more than is needed. hush is right, theirs is safe."
@@ -71,6 +67,14 @@ WRONG_SIDE = "Theirs calibrates the removal although addition was asked for: mor
 TRUNCATED = (
     "Theirs is too small: an integer interval makes NumPy truncate the outcomes that it looks for (a float interval "
     "gives hush's values). delta(0) of a plain Gaussian comes out as 0.3413 for 0.3829. hush is right."
+)
+OUTCOMES = (
+    "Theirs counts P(loss <= 0) as 0.5 at the integer interval 1, and as 0.2566 at the interval 0.5, for the same "
+    "mixture: the same truncation. hush gives 0.2566 at both."
+)
+LOOSE_PAIR = "Theirs takes the pair of a replaced record for a full batch: a bound, and looser. hush is tighter."
+NARROW = (
+    "hush's certified upper bound lies 2e-6 above the truth, relative; with accuracy=1e-8 it agrees. Both are right."
 )
 GRID = "Theirs is rounded up to a grid of losses. hush is right, by up to 5e-6; theirs is safe."
 ROUNDED = "hush's certified upper bound lies a few 1e-12 above the truth. Both are right."
@@ -80,14 +84,11 @@ SEARCH = "hush's search over orders stops 4e-7 above the best one. Theirs is the
 ERROR_ADDED = "Theirs is an upper bound with an error of 0.01 added. hush is right, theirs is safe."
 BISECTION = "Theirs stops when epsilon is within 0.01 of the target. hush returns the smallest noise, theirs is safe."
 LOOSE_RANGE = "Theirs is the range in which its bound must lie. hush gives the exact 0.99999, which is below it."
-INFINITE = "hush gives infinity, which is a bound, where its integral cannot be certified. Theirs is right."
-BOUNDED_RANGE = (
-    "hush bounds every mechanism of this range at once, theirs the worst one at each order. Theirs is tighter."
-)
+BOUNDED_RANGE = "At order 1 hush bounds every mechanism of this range at once, theirs the worst one. Theirs is tighter."
 PURE_CLAIM = "hush describes permute-and-flip by its epsilon alone, theirs by its losses. Theirs is tighter."
-MONOTONE = "Theirs uses that divergences grow with the order. hush does not, and is looser at small orders."
-EXACT_DELTA = "hush bounds a run's delta by its Renyi divergences, theirs knows it exactly. Theirs is tighter."
-RATE_ZERO = "hush's bound on the true positive rate without any false alarm is loose at noise of 0.1. Theirs is right."
+MONOTONE = "hush takes the best of other orders than theirs, up to 1e-6 looser. Theirs is tighter."
+GROWING = "Theirs does not use that divergences grow with the order: 50,724 for 20. hush is tighter."
+CAPPED = "Theirs caps the divergence of large orders by epsilon. hush's bound is 0.9929, the supremum 0.9926."
 CHOICE_PAID = "hush's lower bound pays for choosing the threshold, and lies up to 12 % below the truth. Both are valid."
 BOTH_ERRORS = "hush uses both errors at a threshold, theirs one. Both are valid; hush's lower bound is larger."
 DISCRETE = "Theirs takes the continuous Gaussian for the discrete one: an upper bound. hush is exact and below it."
@@ -98,8 +99,10 @@ DISAGREEMENTS = (
     Disagreement("LaplacePrivacyLossTest.test_laplace_from_privacy_parameters", WRONG_SIDE, _added),
     Disagreement("test_discrete_laplace_from_privacy_parameters", WRONG_SIDE, _added),
     Disagreement("test_discrete_gaussian_from_privacy_parameters", WRONG_SIDE, _added),
-    Disagreement("unit_test_approxdp_to_fdp_conversion", RATE_ZERO, lambda v: v.row["fpr"] == 0),
     Disagreement("test_mixture_gaussian_varying_standard_deviation_and_sensitivity_connect_dots", TRUNCATED, _any),
+    Disagreement("test_mixture_gaussian_varying_standard_deviation_and_sensitivity", OUTCOMES, _three_shifts),
+    Disagreement("test_mixture_of_gaussians_basic", NARROW, lambda v: _above(v, 2e-6)),
+    Disagreement("test_truncated_subsampled_gaussian_basic", LOOSE_PAIR, _below),
     Disagreement("test_get_smallest_subsampled_gaussian_noise", GRID, _any),
     Disagreement("test_get_epsilon_gaussian_inverts_get_sigma_gaussian", ROUNDED, lambda v: _above(v, 1e-5)),
     Disagreement("RdpPrivacyAccountantTest.test_compute_rdp_poisson_sampled_gaussian", SERIES, _at_order_near_one),
@@ -110,16 +113,13 @@ DISAGREEMENTS = (
     Disagreement("PRVAccountantTest", ERROR_ADDED, lambda v: v.row["value"] - 0.025 <= v.ours < v.row["value"]),
     Disagreement("test_get_noise_multiplier", BISECTION, lambda v: _below(v, 2e-3)),
     Disagreement("test_epsilon_delta_dp_event_with_epsilon", LOOSE_RANGE, lambda v: v.ours < v.row["low"]),
-    Disagreement("test_RDP_values_lowerbound", INFINITE, _is_infinite),
-    Disagreement("test_compute_log_a_equals_mp", INFINITE, _is_infinite),
-    Disagreement("RdpPrivacyAccountantTest.test_compute_rdp_poisson_sampled_gaussian", INFINITE, _is_infinite),
-    Disagreement("RdpPrivacyAccountantTest.test_laplace", INFINITE, _is_infinite),
-    Disagreement("test_compute_rdp_exponential_mechanism", INFINITE, _is_infinite),
-    Disagreement("test_repeat_select_pure_negative_binomial", INFINITE, _is_infinite),
-    Disagreement("test_compute_rdp_exponential_mechanism", BOUNDED_RANGE, _unless_infinite(_above)),
+    Disagreement("test_compute_rdp_exponential_mechanism", BOUNDED_RANGE, _above),
+    Disagreement(
+        "test_compute_rdp_exponential_mechanism", CAPPED, lambda v: v.row["order"] == 1000 and _below(v, 0.01)
+    ),
     Disagreement("test_permute_and_flip_matches_laplace", PURE_CLAIM, _above),
-    Disagreement("test_repeat_select_gaussian_negative_binomial", MONOTONE, _above),
-    Disagreement("test_repeat_and_select_pure_poisson", EXACT_DELTA, _above),
+    Disagreement("test_repeat_select_gaussian_negative_binomial", MONOTONE, lambda v: _above(v, 1e-5)),
+    Disagreement("test_repeat_and_select_pure_poisson", GROWING, _below),
     Disagreement("test_epsilon_from_gdp_tight", CHOICE_PAID, lambda v: 0.85 * v.ours[1] < v.ours[0] < v.ours[1]),
     Disagreement("test_epsilon_clopper_pearson_explicit", BOTH_ERRORS, lambda v: v.ours is not None),
     Disagreement("test_poisson_sampled_discrete_gaussian_matches_gaussian", DISCRETE, _below),

@@ -21,7 +21,9 @@ from hush.accounting.events import (
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     ExponentialMechanismEvent,
+    GaussianMixtureEvent,
     RandomizedResponseEvent,
+    TruncatedPoissonSampledEvent,
 )
 from hush.guarantee import Relation
 from hush.mechanisms import PermuteAndFlip
@@ -29,8 +31,6 @@ from peers.verdicts import NotExpressible
 
 UNPROTECTED = "an event that protects nothing"
 NEVER_RUN = "a sample at rate 0"
-MIXTURE = "a Gaussian whose shift has three or more values, or two that are not 0"
-TRUNCATED = "Poisson batches of a largest size"
 OFFSET = "zCDP with an offset xi"
 ZERO_OUT = "randomized response where a person may be missing: hush accounts for replacement only"
 
@@ -54,6 +54,20 @@ def _poisson(relation: Relation, rate: float, spec: list[Any]) -> Event:
     if rate == 0:
         raise NotExpressible(NEVER_RUN)
     return PoissonSampledEvent(event(spec, relation), rate)
+
+
+def _truncated(relation: Relation, total: int, rate: float, batch: int, spec: list[Any]) -> Event:
+    return TruncatedPoissonSampledEvent(event(spec, relation), rate, max_batch_size=batch, dataset_size=total)
+
+
+def mixture(noise: float, shifts: list[float], weights: list[float]) -> Event:
+    """Return a Gaussian with a random shift; their shifts are in no order."""
+    if max(shifts) == 0:
+        raise NotExpressible(NEVER_RUN)
+    if noise == 0:
+        raise NotExpressible(UNPROTECTED)
+    ordered = sorted(zip(shifts, weights, strict=True))
+    return GaussianMixtureEvent(noise, tuple(shift for shift, _ in ordered), tuple(weight for _, weight in ordered))
 
 
 def _fixed(relation: Relation, batch: int, total: int, spec: list[Any]) -> Event:
@@ -98,6 +112,6 @@ _KINDS: dict[str, Callable[..., Event]] = {
     "compose": lambda relation, *specs: ComposedEvent(tuple(event(spec, relation) for spec in specs)),
     "times": lambda relation, count, spec: SelfComposedEvent(event(spec, relation), count),
     "non-private": _refusal(UNPROTECTED),
-    "mixture": _refusal(MIXTURE),
-    "truncated-poisson": _refusal(TRUNCATED),
+    "mixture": lambda _, *arguments: mixture(*arguments),
+    "truncated-poisson": _truncated,
 }

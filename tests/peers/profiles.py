@@ -11,7 +11,7 @@ from hush.accounting import Event, GaussianEvent, LaplaceEvent, PldAccountant, P
 from hush.accounting.events import DiscreteGaussianEvent, DiscreteLaplaceEvent, RandomizedResponseEvent
 from hush.accounting.losses.pairs import Change, Direction, alternatives
 from hush.guarantee import Relation
-from peers.event_specs import MIXTURE, TRUNCATED, ZERO_OUT
+from peers.event_specs import ZERO_OUT, mixture
 from peers.facts import Group, Row
 from peers.laws import Law, law
 from peers.loss_curve import LossCurve
@@ -19,28 +19,23 @@ from peers.verdicts import NotExpressible, Verdict, Verdicts, number
 
 _CUT_OFF = "discrete Gaussian noise that is cut off: a mechanism of its own, whose loss can be infinite"
 _INSIDE = "an outcome inside an atom of the loss: hush knows losses, not outcomes"
+_LOOSE_PAIR = (
+    "masses of a bound on batches of a largest size: theirs takes the pair of a replaced record for a full batch"
+)
 _ROUNDING = 2e-10  # of masses: slopes are differences
 
 
 def event(mechanism: str, row: Row) -> Event:
     """Return a row's mechanism as an event."""
     if mechanism == "truncated-poisson-gaussian":
-        raise NotExpressible(TRUNCATED)
+        raise NotExpressible(_LOOSE_PAIR)
     if mechanism == "randomized-response":
         noise, buckets = row["noise"], row["buckets"]
         return RandomizedResponseEvent(math.log1p(buckets * (1 - noise) / noise), buckets)
     if mechanism == "mixture":
-        base, rate = _mixture(row)
-    else:
-        base, rate = _NOISE[mechanism](row), row["rate"]
+        return mixture(row["stddev"], row["shifts"], row["weights"])
+    base, rate = _NOISE[mechanism](row), row["rate"]
     return base if rate == 1 else PoissonSampledEvent(base, rate)
-
-
-def _mixture(row: Row) -> tuple[Event, float]:
-    parts = sorted(zip(row["shifts"], row["weights"], strict=True))
-    if len(parts) == 1 or (len(parts) == 2 and parts[0][0] == 0):
-        return GaussianEvent(row["stddev"] / parts[-1][0]), parts[-1][1]
-    raise NotExpressible(MIXTURE)
 
 
 def _discrete_gaussian(row: Row) -> Event:

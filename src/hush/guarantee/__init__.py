@@ -6,8 +6,8 @@ number is a proven upper bound or was found by an attack. A `Guarantee` carries 
 that proved it and the assumptions that hush could not check.
 
 - `Guarantee`: an (epsilon, delta) claim. It explains itself in plain English (`Guarantee.explain`), states what the
-  best attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
-  (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
+  best attack can do (`Guarantee.max_tpr`, `Guarantee.tradeoff`, `Guarantee.posterior`, `Guarantee.advantage`), extends
+  to groups (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
 - `Unit`, `UnitKind`: the privacy unit: an example, a user, a user within a time window, or a group of these. A unit
   with windows states how they divide time. A release with other windows is charged for as many changes as one window
   touches.
@@ -16,8 +16,8 @@ that proved it and the assumptions that hush could not check.
 - `Bound`: which side of the true epsilon the claim is on: upper, lower or an estimate.
 
 In reading order: `terms`, `windows`, `touched_windows` and `unit` define the vocabulary, `guarantee` the value,
-`limits` what it allows an attacker, `rounding` and `explanation` the words, `json_form` and `window_json` the stored
-form.
+`limits` and `trade_off` what it allows an attacker, `rounding` and `explanation` the words, `json_form` and
+`window_json` the stored form.
 """
 
 from hush.guarantee.explanation import verdict as verdict  # shared inside hush, not public
@@ -29,6 +29,7 @@ from hush.guarantee.limits import group_epsilon as group_epsilon  # shared insid
 from hush.guarantee.terms import Bound as Bound
 from hush.guarantee.terms import Relation as Relation
 from hush.guarantee.touched_windows import Touched as Touched  # shared inside hush, not public
+from hush.guarantee.trade_off import TradeOff as TradeOff  # shared inside hush, not public
 from hush.guarantee.unit import Unit as Unit
 from hush.guarantee.unit import UserWindow as UserWindow
 from hush.guarantee.window_json import dump_windows as dump_windows  # shared inside hush, not public

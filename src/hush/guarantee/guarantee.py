@@ -21,6 +21,7 @@ from hush.guarantee.explanation import explain
 from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.rounding import rounded
 from hush.guarantee.terms import Bound, Relation
+from hush.guarantee.trade_off import TradeOff
 from hush.guarantee.unit import Unit
 
 
@@ -80,6 +81,11 @@ class Guarantee:
         rate = check_fraction("fpr", fpr)
         self._require_cap("max_tpr")
         return limits.max_tpr(self.epsilon, self.delta, rate)
+
+    def tradeoff(self) -> TradeOff:
+        """Return `max_tpr` as a curve. An accountant's own `tradeoff`, which knows more than one pair, is tighter."""
+        self._require_cap("tradeoff")
+        return TradeOff(((self.epsilon, self.delta),))
 
     def posterior(self, prior: float) -> float:
         """Return the largest posterior probability of membership for an observer whose prior is ``prior``.

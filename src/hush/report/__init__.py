@@ -2,6 +2,7 @@
 
 - `render`: turn a run's record (a plain mapping) into the page.
 - `with_audit`: add the result of an audit to a page.
+- `trade_off_plot`: draw what attacks can reach under a guarantee.
 - `publishable`: remove everything that is not private from a page.
 
 A page loads nothing, has no script, and can be read offline, on a phone, on paper and by a screen reader. Figures that
@@ -12,6 +13,7 @@ Sub-packages: `drawing` (markup, numbers, axes, SVG), `sections` (one function f
 ``page_parts`` shares the building blocks with the pages of other packages of hush. Only the standard library is used.
 """
 
+from hush.report.drawing.trade_off_plot import trade_off_plot as trade_off_plot
 from hush.report.page import render as render
 from hush.report.sections.section import publishable as publishable
 
@@ -19,4 +21,4 @@ from hush.report.sections.section import publishable as publishable
 # Shared inside hush, not public.
 from hush.report.sections.attack import with_audit as with_audit
 
-__all__ = ["publishable", "render"]
+__all__ = ["publishable", "render", "trade_off_plot"]

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from hush.accounting import LaplaceEvent, PldAccountant, PoissonSampledEvent
 from hush.accounting.losses.noise_profiles import GaussianProfile, LaplaceProfile, RandomizedResponseProfile
-from hush.accounting.losses.profile import DominatingPair
+from hush.accounting.losses.profile import DominatingPair, Profile
 from hush.accounting.losses.sampled_profiles import SampledAddition, SampledRemoval
 from hush.accounting.losses.solver import ComposedLoss
 
 
-def symmetric(profile: GaussianProfile | LaplaceProfile | RandomizedResponseProfile) -> DominatingPair:
+def symmetric(profile: Profile) -> DominatingPair:
     return DominatingPair.symmetric(profile)
 
 
@@ -89,3 +90,29 @@ def test_one_step_needs_no_grid() -> None:
     lower, upper = ComposedLoss([(symmetric(profile), 1)]).epsilon_interval(1e-9)
     assert upper - lower < 1e-9 * upper
     assert float(profile.delta(np.array([upper]))[0]) <= 1e-9 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("delta", [1e-10, 1e-50])
+def test_a_finite_upper_bound_has_a_lower_one(delta: float) -> None:
+    """Three sampled Laplace mechanisms at a delta so small that a lattice sees nothing below the largest loss."""
+    sampled = PoissonSampledEvent(LaplaceEvent(1.0), 0.01)
+    lower, upper = PldAccountant().compose(sampled, 3).interval(delta)
+    assert 0.017 < lower <= upper  # of one of them alone: 0.01704
+
+
+def test_the_joint_lower_bound_holds() -> None:
+    """Randomized response composed n times: delta is a binomial sum."""
+    epsilon, count = 0.5, 20
+    loss = ComposedLoss([(symmetric(RandomizedResponseProfile(epsilon)), count)])
+    likely = 1 / (1 + math.exp(-epsilon))
+    for delta in (1e-2, 1e-5, 1e-12, 1e-20):
+        bound = loss._joint_lower(delta)
+        terms = (
+            math.comb(count, k)
+            * likely**k
+            * (1 - likely) ** (count - k)
+            * -math.expm1(bound - (2 * k - count) * epsilon)
+            for k in range(count + 1)
+            if (2 * k - count) * epsilon > bound
+        )
+        assert math.fsum(terms) >= delta

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
-from hush.accounting.accountants.trade_off import largest_tpr
+from hush.accounting.accountants.trade_off import largest_tpr, trade_off
 from hush.accounting.events import ComposedEvent, Event, SelfComposedEvent, parts_of, plain_event
 from hush.errors import (
     InvalidArgument,
@@ -22,7 +22,7 @@ from hush.errors import (
     check_fraction,
     check_instance,
 )
-from hush.guarantee import Bound, Guarantee, Relation, Unit
+from hush.guarantee import Bound, Guarantee, Relation, TradeOff, Unit
 
 _SMALLEST_DELTA = 1e-280  # smaller ones underflow when they are divided among many steps
 FIXED_IN_ADVANCE = "the parameters of all mechanisms, and their number, were fixed in advance"
@@ -173,6 +173,26 @@ class Accountant(ABC):
             Dong, Roth & Su 2022, Proposition 2.4; Wasserman & Zhou 2010.
         """
         return largest_tpr(self, check_fraction("fpr", fpr))
+
+    def tradeoff(self) -> TradeOff:
+        """Return the whole trade-off curve of any membership attack's errors, from pairs at many epsilons.
+
+        >>> from hush.accounting import GaussianEvent, PldAccountant
+        >>> accountant = PldAccountant().compose(GaussianEvent(1.0))
+        >>> round(accountant.tradeoff().max_tpr(0.01), 2), round(accountant.guarantee(1e-5).tradeoff().max_tpr(0.01), 2)
+        (0.09, 0.8)
+
+        Guarantee:
+            An upper bound if `epsilon` and `delta` are. `max_tpr`, which searches between the pairs, is a little
+            tighter.
+
+        Assumes:
+            The attacker targets a single unit (the caller's duty).
+
+        References:
+            Dong, Roth & Su 2022, Proposition 2.4.
+        """
+        return trade_off(self)
 
     def bound(self) -> Bound:
         """Return whether results are upper bounds or estimates."""

@@ -26,6 +26,7 @@ from hush.accounting.losses.pairs import (
     alternatives,
     changes,
     leaf_pair,
+    merge_gaussians,
     parts_that_differ,
     require_claim,
 )
@@ -241,7 +242,37 @@ def _(event: ev.GroupEvent, change: Change, orders: Array) -> Array:
     return renyi_bound(event.event, replace(change, size=change.size * event.size), orders)
 
 
-@renyi_bound.register
+@renyi_bound.register(ev.RepeatNegativeBinomialEvent)
+@renyi_bound.register(ev.RepeatPoissonEvent)
+def _(event: ev.RepeatNegativeBinomialEvent | ev.RepeatPoissonEvent, change: Change, orders: Array) -> Array:
+    """Return the theorem's bound at each order, or at a larger one, where it may be smaller.
+
+    Divergences grow with the order (van Erven & Harremoes 2014, Theorem 3), but the theorems' bounds do not: what they
+    add is divided by order - 1.
+    """
+    larger, least = _least_beyond(event, change)
+    return np.minimum(_selected(event, change, orders), least[np.searchsorted(larger, orders)])
+
+
+@lru_cache(maxsize=64)
+def _least_beyond(event: ev.RepeatNegativeBinomialEvent | ev.RepeatPoissonEvent, change: Change) -> tuple[Array, Array]:
+    """Return orders, and the smallest bound at each of them or at a larger one; infinity beyond the last."""
+    excess = np.geomspace(1e-3, 1e4, 200)  # of the order over 1
+    best = int(np.argmin(_selected(event, change, 1 + excess)))
+    # Dense where the smallest bound is, which holds at every smaller order, too.
+    near = np.geomspace(excess[max(best - 1, 0)], excess[min(best + 1, len(excess) - 1)], 101)
+    orders = 1 + np.union1d(excess, near)
+    least = np.minimum.accumulate(_selected(event, change, orders)[::-1])[::-1]
+    return orders, np.append(least, np.inf)
+
+
+@singledispatch
+def _selected(event: ev.Event, change: Change, orders: Array) -> Array:
+    """Return what a theorem on selection by repetition gives at an array of orders."""
+    raise TypeError(f"{event.kind} does not repeat")
+
+
+@_selected.register
 def _(event: ev.RepeatNegativeBinomialEvent, change: Change, orders: Array) -> Array:
     """Papernot & Steinke 2022, Theorem 2, with the second order that minimises the penalty."""
     inner = _both_ways(event.event, change, orders)
@@ -259,7 +290,7 @@ def _penalty(event: ev.RepeatNegativeBinomialEvent, change: Change) -> float:
     return float(best_order(penalty)[1])
 
 
-@renyi_bound.register
+@_selected.register
 def _(event: ev.RepeatPoissonEvent, change: Change, orders: Array) -> Array:
     """Papernot & Steinke 2022, Theorem 6, which needs a run's delta at epsilon = log(1 + 1 / (order - 1))."""
     inner = _both_ways(event.event, change, orders)
@@ -267,13 +298,31 @@ def _(event: ev.RepeatPoissonEvent, change: Change, orders: Array) -> Array:
     base = _both_ways(event.event, change, grid)
     epsilons = np.log1p(1 / (orders - 1))
     log_deltas = [float(np.min(renyi_to_log_delta(base, grid, epsilon))) for epsilon in epsilons]
-    deltas = np.exp(np.minimum(log_deltas, 0.0))
+    deltas = np.minimum(np.exp(np.minimum(log_deltas, 0.0)), _single_delta(event.event, change, epsilons))
     return np.asarray(inner + event.mean * deltas + max(math.log(event.mean), 0.0) / (orders - 1))
+
+
+def _single_delta(event: ev.Event, change: Change, epsilons: Array) -> Array:
+    """Return the delta of a run, in both directions, where it is a single mechanism with a profile; else 1."""
+    try:
+        options = [alternatives(event, directed) for directed in _ways(change)]
+    except Unsupported:
+        return np.ones_like(epsilons)
+    merged = [merge_gaussians(option) for choice in options for option in choice]
+    if any(sum(count for _, count in parts) > 1 for parts in merged):
+        return np.ones_like(epsilons)
+    profiles = [side for parts in merged for pair, _ in parts for side in (pair.forward, pair.backward)]
+    deltas = [profile.delta(epsilons) * (1 + profile.relative_error) for profile in profiles]
+    return np.minimum(np.max(deltas, axis=0, initial=0.0), 1.0) if deltas else np.zeros_like(epsilons)
 
 
 def _both_ways(event: ev.Event, change: Change, orders: Array) -> Array:
     """Bound the divergence in both directions, which the theorems on selection need."""
+    return np.asarray(np.max([renyi_bound(event, directed, orders) for directed in _ways(change)], axis=0))
+
+
+def _ways(change: Change) -> list[Change]:
+    """Return a change and its opposite."""
     if change.direction is Direction.REPLACE:
-        return renyi_bound(event, change, orders)
-    directions = (replace(change, direction=direction) for direction in (Direction.REMOVE, Direction.ADD))
-    return np.asarray(np.max([renyi_bound(event, directed, orders) for directed in directions], axis=0))
+        return [change]
+    return [replace(change, direction=direction) for direction in (Direction.REMOVE, Direction.ADD)]

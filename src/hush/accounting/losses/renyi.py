@@ -49,8 +49,11 @@ def renyi_curve(pair: DominatingPair) -> RenyiCurve:
         ratio = profile.sensitivity / profile.sigma
         return lambda orders: orders * ratio**2 / 2
     if profile.period is not None and profile.max_loss / profile.period <= 1e4:
-        return _from_atoms(pair, profile.period)
-    return _by_quadrature(pair)
+        curve = _from_atoms(pair, profile.period)
+    else:
+        curve = _by_quadrature(pair)
+    # No mean of losses exceeds the largest one, but the safety margins do.
+    return lambda orders: np.minimum(curve(orders), profile.max_loss)
 
 
 def _from_atoms(pair: DominatingPair, period: float) -> RenyiCurve:

@@ -87,8 +87,26 @@ class ComposedLoss:
             bound, _ = self._compose(solution.grid, placement)
             lower = max(lower, min(_root(bound, solution.saddle, log_delta, start, upper=False), upper))
             if upper - lower <= _NARROW * upper:
-                break
-        return lower, upper
+                return lower, upper
+        # Lattices round small losses down to 0. Where delta is next to nothing, that can be all there is.
+        return max(lower, min(self._joint_lower(most), upper)), upper
+
+    def _joint_lower(self, delta: float) -> float:
+        """Return an epsilon whose true delta is at least ``delta``, without a lattice.
+
+        For any e_i with sum s, delta(eps) >= P(every loss exceeds its e_i) (1 - e^(eps - s)), as the loss is then above
+        s; and P(loss_i > e_i) >= delta_i(e_i). With delta_i(e_i) = t for n losses, and t^n = K delta, the epsilon that
+        gives delta is s + log(1 - 1 / K). Post-processing to one of the losses is the case n = 1 without the factor.
+        """
+        best = max(_certain_loss(pair.forward, math.log(delta)) for pair, _ in self._parts)
+        for log_factor in np.geomspace(1e-2, 40.0, 24):  # log K
+            log_level = (math.log(delta) + log_factor) / self._num_steps
+            losses = [(_certain_loss(pair.forward, log_level), count) for pair, count in self._parts]
+            # A loss of 0 may not be exceeded with this probability.
+            if log_level < 0 and all(loss > 0 for loss, _ in losses):
+                total = sum(count * loss for loss, count in losses)
+                best = max(best, (total + math.log(-math.expm1(-log_factor))) * (1 - 1e-12) - 1e-15)
+        return best
 
     def _rest(self, delta: float) -> tuple[float, float]:
         """Return bounds (lower, upper) on the delta that remains to the parts if none fails; -1 if none remains.
@@ -333,6 +351,12 @@ def _invert(profile: Profile, delta: float) -> float:
         grid = np.linspace(low, high, 65)[1:]
         if high - low <= 4 * ULP * high or not low < grid[0] < high:
             return high
+
+
+def _certain_loss(profile: Profile, log_delta: float) -> float:
+    """Return an epsilon whose true delta is proven to be at least this."""
+    delta = math.exp(log_delta) * (1 + 1e-12) / (1 - 4 * profile.relative_error)
+    return max(0.0, min(_invert(profile, delta), _LARGEST_EPSILON) * (1 - 1e-12))
 
 
 def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, start: float, *, upper: bool) -> float:
