@@ -51,7 +51,7 @@ from hush.accounting.accountants.pld import PldAccountant as PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant
 from hush.accounting.accountants.rdp import renyi_to_epsilon as renyi_to_epsilon
 from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
-from hush.accounting.box import Box as Box
+from hush.accounting.box import Box
 from hush.accounting.calibration import calibrate_count as calibrate_count
 from hush.accounting.calibration import calibrate_noise as calibrate_noise
 from hush.accounting.calibration import calibrate_sampling_rate as calibrate_sampling_rate
@@ -93,6 +93,7 @@ __all__ = [
     "ApproximateDPEvent",
     "BallsInBinsEvent",
     "BasicAccountant",
+    "Box",
     "ComposedEvent",
     "Event",
     "FixedSizeSampledEvent",

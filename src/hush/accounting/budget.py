@@ -70,7 +70,7 @@ from hush.accounting.filters import exactly
 from hush.accounting.gaussian_rule import MU_STEPS, Options, prepaid_options
 from hush.accounting.gaussian_rule import GaussianRule as GaussianRule
 from hush.accounting.losses.pairs import alternatives, changes
-from hush.accounting.losses.smoothing import gaussian_share
+from hush.accounting.smoothed_price import gaussian_share
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 
@@ -190,7 +190,7 @@ class Cap:
     References:
         Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021, Theorem 1 (filter at a fixed order); Rogers et al. 2016
         (sums of epsilons); Smith & Thakurta 2022 and Koskela, Tobaben & Honkela 2023 (filters for Gaussians; ours holds
-        for other losses by a reserve, `hush.accounting.losses.smoothing`); Kairouz, Oh & Viswanath 2015, Theorem 3.2
+        for other losses by a reserve, `hush.accounting.smoothed_price`); Kairouz, Oh & Viswanath 2015, Theorem 3.2
         (an (epsilon, delta) claim fails with probability delta and is a pure claim otherwise); Haney et al. 2023
         (filters for mechanisms that run concurrently). The combination of rules is this package's own: see the
         module's docstring.

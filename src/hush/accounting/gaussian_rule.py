@@ -1,12 +1,12 @@
 """A privacy filter in units of Gaussian noise: everything released is compared with one Gaussian.
 
-A Gaussian of noise multiplier sigma costs ``mu^2 = 1 / sigma^2``; any other release costs what `losses.smoothing`
+A Gaussian of noise multiplier sigma costs ``mu^2 = 1 / sigma^2``; any other release costs what `smoothed_price`
 certifies. The prices add up, and the total m is within the rule if
 
     H(epsilon; prepaid (x) Gaussian(m)) + rate m <= delta,                                       (1)
 
 where H is the profile and *prepaid* is what was fixed before anything was released: nothing, a declared box, or the
-first event. `losses.smoothing` proves (1) for nothing prepaid. With something prepaid, its value function is convolved
+first event. `smoothed_price` proves (1) for nothing prepaid. With something prepaid, its value function is convolved
 with the prepaid losses: releases out of the box keep it as it is (`accounting.box`), others lower it as before. An
 event that comes first is a box of one.
 
@@ -26,8 +26,8 @@ from hush.accounting import events as ev
 from hush.accounting.losses.noise_profiles import GaussianProfile, gaussian_delta
 from hush.accounting.losses.pairs import Alternative, alternatives, changes, merge_gaussians
 from hush.accounting.losses.profile import DominatingPair
-from hush.accounting.losses.smoothing import Smoothing, gaussian_share, smoothed_price
 from hush.accounting.losses.solver import ComposedLoss
+from hush.accounting.smoothed_price import Smoothing, gaussian_share, smoothed_price
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 

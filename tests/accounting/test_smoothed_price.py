@@ -20,7 +20,7 @@ from hush.accounting import (
 )
 from hush.accounting.events import DiscreteGaussianEvent, ExponentialMechanismEvent
 from hush.accounting.losses.pairs import alternatives, changes
-from hush.accounting.losses.smoothing import Smoothing, gaussian_share, smoothed_price
+from hush.accounting.smoothed_price import Smoothing, gaussian_share, smoothed_price
 from hush.guarantee import Relation, Unit
 
 USER = Unit.user()
