@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush.accounting import (
+    Box,
     ComposedEvent,
     Event,
     GaussianEvent,
@@ -25,7 +26,6 @@ from hush.accounting import (
     ZeroConcentratedDPEvent,
     gaussian_delta,
 )
-from hush.accounting.box import Box
 from hush.accounting.budget import NO_GAUSSIAN, Cap, Cost
 from hush.accounting.gaussian_rule import MU_STEPS, GaussianRule
 from hush.accounting.losses.lattice import rounded_down
