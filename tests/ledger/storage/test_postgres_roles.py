@@ -52,8 +52,9 @@ def test_the_database_refuses_what_changes_anything_but_by_a_row(team: Team, who
 @pytest.mark.postgres
 def test_a_row_says_who_wrote_it_and_has_its_place_whatever_was_given(team: Team) -> None:
     with team.engines["ann"].begin() as connection:
-        connection.exec_driver_sql(team.insert())
-        connection.exec_driver_sql(team.insert() + team.insert().partition("VALUES")[2].join([",", ""]))
+        row = team.insert(gaussian=10**11)
+        connection.exec_driver_sql(row)
+        connection.exec_driver_sql(row + row.partition("VALUES")[2].join([",", ""]))
     rows = team.data.entries()[-3:]
     assert {row.author for row in rows} == {team.names["ann"]}
     assert team.data.spent == pytest.approx(0.3)
@@ -136,7 +137,7 @@ def test_what_a_session_puts_in_the_way_is_not_looked_at(team: Team) -> None:
         connection.exec_driver_sql("UPDATE pg_temp.hush_people SET role = 'owner'")
         connection.exec_driver_sql("UPDATE pg_temp.hush_budgets SET most_pure = 9e17")
         connection.exec_driver_sql("SET search_path = pg_temp, public")
-        connection.exec_driver_sql(team.insert().replace("hush_entries", "public.hush_entries"))
+        connection.exec_driver_sql(team.insert(gaussian=10**11).replace("hush_entries", "public.hush_entries"))
         with pytest.raises(sa.exc.DBAPIError), connection.begin_nested():
             connection.exec_driver_sql(team.insert(kind="share").replace("hush_entries", "public.hush_entries"))
     assert team.data.spent == pytest.approx(0.1)
