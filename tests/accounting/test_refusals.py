@@ -190,6 +190,17 @@ CALLS: dict[str, Call] = {
         {"relation": "relation"},
         {"claims": [[], None, 3, [1.0], [(0.1,)], "ab", [(math.nan, 0.0)], [(0.1, 1.0)], [(0.1, "0")], [None]]},
     ),
+    "Box": Call(
+        hush.Box,
+        {"kinds": {GaussianEvent(25.0): 40}},
+        {},
+        {
+            "kinds": [
+                *(None, 3, {}, (), "ab", [(GaussianEvent(1.0), 1)], (1, 2), {3: 1}),
+                *({GaussianEvent(1.0): number} for number in (0, -1, 1.5, True, math.nan, None, "1", 10**12)),
+            ]
+        },
+    ),
     "PureFilter": Call(
         hush.PureFilter,
         {**TARGET, "relation": Relation.REPLACE},

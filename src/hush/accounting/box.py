@@ -25,6 +25,8 @@ from hush.guarantee import Relation, Unit
 
 _MOST_RELEASES = 10**6
 
+_EXAMPLE = "Such as Box({GaussianEvent(25.0): 40})"
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Box:
@@ -43,11 +45,11 @@ class Box:
 
     def __init__(self, kinds: Mapping[ev.Event, int] | tuple[tuple[ev.Event, int], ...]) -> None:
         """Check the kinds."""
-        pairs = tuple(kinds.items()) if isinstance(kinds, Mapping) else tuple(kinds)
-        if not pairs:
-            raise InvalidArgument("box", kinds, "at least one kind of release")
+        pairs: object = tuple(kinds.items()) if isinstance(kinds, Mapping) else kinds
+        if not isinstance(pairs, tuple) or not pairs or not all(isinstance(p, tuple) and len(p) == 2 for p in pairs):
+            raise InvalidArgument("box", kinds, "at least one event and its largest number", _EXAMPLE)
         for event, number in pairs:
-            check_instance("box", event, ev.Event, "Such as Box({GaussianEvent(25.0): 40})")
+            check_instance("box", event, ev.Event, _EXAMPLE)
             if not check_count("box", number) <= _MOST_RELEASES:
                 raise InvalidArgument("box", number, f"at most {_MOST_RELEASES:,} releases of a kind")
         object.__setattr__(self, "kinds", pairs)
