@@ -52,8 +52,14 @@ def renyi_curve(pair: DominatingPair) -> RenyiCurve:
         curve = _from_atoms(pair, profile.period)
     else:
         curve = _by_quadrature(pair)
-    # No mean of losses exceeds the largest one, but the safety margins do.
-    return lambda orders: np.minimum(curve(orders), profile.max_loss)
+
+    # A search for the best order begins with the same orders each time.
+    @lru_cache(maxsize=64)
+    def values(orders: bytes) -> Array:
+        # No mean of losses exceeds the largest one, but the safety margins do.
+        return np.minimum(curve(np.frombuffer(orders)), profile.max_loss)
+
+    return lambda orders: values(np.asarray(orders, dtype=float).tobytes()).copy()
 
 
 def _from_atoms(pair: DominatingPair, period: float) -> RenyiCurve:

@@ -244,14 +244,13 @@ def _descend(walk: _Walk, child: Integers, children: Floats, outer: float, inner
 def _quantile(trees: CountedNodes, scales: list[float], fewest: Floats, wrong: float) -> Floats:
     """Return t with P(S > t) + 14 P(S > t + m) <= wrong, for the sum S of noise with these scales and each m."""
 
-    def tail(size: Floats) -> Floats:
-        return 0.5 * trees.plan.tail(np.array(scales), size)
-
+    coefficients, ahead = np.array(scales), np.stack([np.zeros(len(fewest)), fewest])
     low, high = np.zeros(len(fewest)), np.full(len(fewest), 800.0 * sum(scales))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         # Bisection keeps the end at which the bound holds.
-        is_enough = tail(middle) + (BRANCHING - 2) * tail(middle + fewest) <= wrong
+        alone, with_others = 0.5 * trees.plan.tail(coefficients, middle + ahead)
+        is_enough = alone + (BRANCHING - 2) * with_others <= wrong
         low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
     return high
 

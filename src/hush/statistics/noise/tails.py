@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,11 +60,11 @@ def laplace_tail(coefficients: Floats, size: Floats) -> Floats:
     for index in range(1, scales.shape[-1]):
         scales[..., index] = np.maximum(scales[..., index], _APART * scales[..., index - 1])
     squares = np.square(scales)
-    total = np.zeros(np.broadcast_shapes(scales.shape[:-1], np.shape(size)))
-    for index in range(scales.shape[-1]):
-        square = squares[..., index : index + 1]
-        weights = np.prod(square / (square - np.delete(squares, index, axis=-1)), axis=-1)
-        total = total + weights * np.exp(-size / scales[..., index])
+    differences = squares[..., :, None] - squares[..., None, :]
+    diagonal = np.arange(scales.shape[-1])
+    differences[..., diagonal, diagonal] = squares  # a factor of 1
+    weights = np.prod(squares[..., :, None] / differences, axis=-1)
+    total = (weights * np.exp(-np.asarray(size)[..., None] / scales)).sum(axis=-1)
     return np.clip(total, 0.0, 1.0)
 
 
@@ -110,6 +111,13 @@ def reach(tail: Tail, coefficients: ArrayLike, wrong: float) -> float:
     weights = np.asarray(coefficients, dtype=np.float64)
     if tail is gaussian_tail:  # in closed form
         return -float(ndtri(wrong / 2)) * float(np.sqrt(np.square(weights).sum()))
+    return _reach_by_bisection(tail, tuple(weights.tolist()), wrong)
+
+
+@lru_cache(maxsize=256)
+def _reach_by_bisection(tail: Tail, coefficients: tuple[float, ...], wrong: float) -> float:
+    """Return the same for Laplace variables, whose tail has no inverse in closed form."""
+    weights = np.array(coefficients)
     # A sum of Laplace variables exceeds sum |c_i| (ln(1 / wrong) + 40) with a probability far below ``wrong``.
     low, high = 0.0, float(np.abs(weights).sum()) * (math.log(1 / wrong) + 40)
     for _ in range(_BISECTIONS):

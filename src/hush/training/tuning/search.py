@@ -153,8 +153,9 @@ class TuningPlan:
 
     def _search(self, train: Train, source: RandomSource) -> _FinishedRun | None:
         best = _Best(source)
-        for _ in range(self.repetitions.draw(source)):
-            best.offer(self._attempt(train, source))
+        with silenced():  # each attempt silences itself anew, which is cheap within this
+            for _ in range(self.repetitions.draw(source)):
+                best.offer(self._attempt(train, source))
         return best.run
 
     def _attempt(self, train: Train, source: RandomSource) -> _FinishedRun:

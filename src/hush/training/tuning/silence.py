@@ -35,11 +35,17 @@ def silenced() -> Iterator[None]:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        logging.disable(sys.maxsize)
+        _disable_logging(sys.maxsize)
         try:
             yield
         finally:
-            logging.disable(disabled_before)
+            _disable_logging(disabled_before)
+
+
+def _disable_logging(level: int) -> None:
+    """Discard what is logged up to a level. Nothing is done if it is discarded already: each change visits all loggers."""
+    if logging.root.manager.disable != level:
+        logging.disable(level)
 
 
 class SearchIndicator:
