@@ -118,12 +118,12 @@ BOMBS = {
 def test_npz_files_that_expand_are_refused_within_little_memory(tmp_path: Path, name: str) -> None:
     """In a process that may take 400 MB more than it has, and in which any other error is a failure."""
     path = tmp_path / "bomb.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open("x.npy", "w", force_zip64=True) as file:
             for piece in BOMBS[name]:
                 file.write(piece)
         archive.writestr("y.npy", header((1,)) + bytes(8))
-    assert path.stat().st_size < 3_000_000
+    assert path.stat().st_size < 5_000_000
     script = (
         "import resource, sys; from pathlib import Path\n"
         "from hush import data; from hush.errors import InvalidArgument\n"
