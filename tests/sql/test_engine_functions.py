@@ -23,7 +23,7 @@ from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
 from sql.hosts import OnDuckDB, OnMariaDB, OnPostgres, OnSpark, is_written
-from sql.transpiled import WAREHOUSES, OnWarehouse
+from sql.transpiled import EXECUTED, WAREHOUSES, OnWarehouse
 
 COLUMNS = (
     "who BIGINT, r BIGINT, x [double], y [double], i BIGINT, s [text], t [text], d DATE, m [time], b BOOLEAN, "
@@ -320,7 +320,7 @@ ENGINES = [
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("spark", marks=pytest.mark.spark),
     "mariadb",
-    *WAREHOUSES,
+    *EXECUTED,
 ]
 SERVICES = {"postgres": "postgres_url", "spark": "spark_session", "mariadb": "mysql_url"}
 MAKERS: dict[str, Callable[[Any], Any]] = {
