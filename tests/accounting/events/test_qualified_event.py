@@ -10,12 +10,14 @@ import pytest
 
 from hush.accounting import (
     ApproximateDPEvent,
+    BallsInBinsEvent,
     ComposedEvent,
     Event,
     FixedSizeSampledEvent,
     GaussianEvent,
     GroupEvent,
     LaplaceEvent,
+    ParallelByIndexEvent,
     ParallelEvent,
     PoissonSampledEvent,
     SelfComposedEvent,
@@ -28,6 +30,7 @@ from hush.accounting.events import (
     ExponentialMechanismEvent,
     ProjectedGaussianEvent,
     QualifiedEvent,
+    TruncatedPoissonSampledEvent,
     plain_event,
 )
 from hush.errors import InvalidArgument, Unsupported
@@ -63,6 +66,49 @@ def test_an_event_without_qualifications_is_itself() -> None:
 def test_another_relation_or_unit_is_refused(relation: Relation, unit: Unit) -> None:
     with pytest.raises(Unsupported, match="^gaussian: stated under add-or-remove per example"):
         plain_event(SelfComposedEvent(qualified(), 2), relation, unit)
+
+
+FIVE = Unit.user().group(5)
+
+
+def for_five(event: Event, *, relation: Relation = ADD_REMOVE) -> QualifiedEvent:
+    return QualifiedEvent(event, relation, FIVE)
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize(
+    "divide",
+    [
+        lambda event: PoissonSampledEvent(event, 0.1),
+        lambda event: TruncatedPoissonSampledEvent(event, 0.1, 160, 1000),
+        lambda event: FixedSizeSampledEvent(event, 10, 100),
+        lambda event: BallsInBinsEvent(event, 10),
+        lambda event: ParallelEvent((event, event)),
+        lambda event: ParallelByIndexEvent((event, event)),
+    ],
+)
+def test_members_of_a_group_are_sampled_one_by_one(divide: Callable[[Event], Event], relation: Relation) -> None:
+    """Five users are in a sample of a tenth with probability 0.41, and in up to five parts. Once, this said 0.1 and 1.
+
+    The accountant proves the right cost if the mechanism is stated for one user, and the group is the accountant's.
+    """
+    noise = GaussianEvent(2.0)
+    outside = for_five(SelfComposedEvent(divide(noise), 2), relation=relation)
+    for event in (ComposedEvent((divide(for_five(noise, relation=relation)),)), outside):
+        with pytest.raises(Unsupported, match="^(gaussian|self-composed): stated per group of 5 users, within samples"):
+            plain_event(event, relation, FIVE)
+    assert plain_event(divide(noise), relation, FIVE)[0] == GroupEvent(divide(noise), 5)
+    stated = for_five(GroupEvent(divide(noise), 5), relation=relation)
+    assert plain_event(stated, relation, FIVE)[0] == stated.event
+    with pytest.raises(Unsupported, match="^group: stated per group of 5 users"):
+        plain_event(for_five(GroupEvent(divide(noise), 4), relation=relation), relation, FIVE)
+
+
+def test_mechanisms_of_a_group_compose() -> None:
+    event = ComposedEvent((SelfComposedEvent(for_five(GaussianEvent(2.0)), 3), for_five(LaplaceEvent(1.0))))
+    assert plain_event(event, ADD_REMOVE, FIVE)[0] == ComposedEvent(
+        (SelfComposedEvent(GaussianEvent(2.0), 3), LaplaceEvent(1.0))
+    )
 
 
 MONTH = Unit.user_calendar(CalendarWindow.MONTH)
