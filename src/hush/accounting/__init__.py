@@ -23,7 +23,7 @@ without a proven pair and names it in the error. From there:
 - ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibration``: finds
   the parameter that meets a target under any of these, rounded to the safe side.
 
-To add a mechanism, write an event in ``events``, a profile, and a rule in ``losses/pairs.py``. Every accountant that
+To add a mechanism, write an event in ``events``, a profile, and a rule in ``losses/pairs``. Every accountant that
 can analyse it then supports it.
 
 The contents:
