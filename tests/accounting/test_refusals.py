@@ -70,6 +70,7 @@ CALLS: dict[str, Call] = {
         {"scale": "number", "sensitivity": "count"},
         {"scale": [0], "sensitivity": [0]},
     ),
+    "NoisyMaxEvent": Call(events.NoisyMaxEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}),
     "ExponentialMechanismEvent": Call(
         events.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
     ),

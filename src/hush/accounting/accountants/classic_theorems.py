@@ -23,6 +23,7 @@ from hush.accounting.losses.pairs import (
     parts_that_differ,
     refuse_group,
     removed_from_sample,
+    require_claim,
     require_claim_on_one,
 )
 from hush.errors import Unsupported, check_delta, check_positive
@@ -144,6 +145,12 @@ def _(event: ev.LaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
     # Ghosh, Roughgarden & Sundararajan 2009: as for Laplace noise.
     return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
+
+
+@claims.register
+def _(event: ev.NoisyMaxEvent, change: Change) -> list[tuple[Claim, int]]:
+    require_claim(event, change)
+    return [((event.epsilon * change.size, 0.0), 1)]  # as for Laplace noise
 
 
 @claims.register

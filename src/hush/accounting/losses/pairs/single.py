@@ -14,7 +14,7 @@ from hush.accounting.losses.noise_profiles import (
     LaplaceProfile,
     RandomizedResponseProfile,
 )
-from hush.accounting.losses.pairs.change import Change, Direction, one_change, require_claim_on_one
+from hush.accounting.losses.pairs.change import Change, Direction, one_change, require_claim, require_claim_on_one
 from hush.accounting.losses.profile import DominatingPair
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.errors import Unsupported
@@ -80,6 +80,27 @@ def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
     require_claim_on_one(event, change)
     # Dong, Durfee & Rogers 2020: the pointwise worst of all mechanisms of this range.
     return DominatingPair.symmetric(BoundedRangeProfile(event.epsilon))
+
+
+@leaf_pair.register
+def _(event: ev.NoisyMaxEvent, change: Change) -> DominatingPair:
+    """The pair of Laplace noise on one number, for any number of candidates; two of them attain it.
+
+    Let S be a set of candidates, A the largest noisy score within S, B the largest outside, and g(s) = P(A - B > s).
+    Only differences count, so all scores rise, by at most epsilon. At worst those outside S rise by all of it, and S
+    has probability g(0) before and at least g(epsilon) afterwards.
+
+    The density f and the distribution function F of the noise satisfy f <= 1 - F. A maximum keeps that: with v_i the
+    probability that term i exceeds t, its density is at most the sum of v_i prod_(j != i) (1 - v_j), the probability
+    that exactly one term exceeds t. So -g'(s), the integral of f_A(t + s) f_B(t), is at most P(A - B > s), and for the
+    same reason P(A - B < s): at most min(g, 1 - g). For Laplace noise L, G(s) = P(L > s) has -G' = min(G, 1 - G), so
+    G^-1(g(s)) grows by at most epsilon from 0 to epsilon: S obeys the trade-off of Laplace noise on a number that moves
+    by epsilon.
+
+    A group of k is a chain of k changes: scores move k times as far.
+    """
+    require_claim(event, change)
+    return DominatingPair.symmetric(LaplaceProfile(change.size * event.epsilon))
 
 
 @leaf_pair.register
