@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import pickle
 import sys
 import threading
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -383,6 +385,27 @@ def test_threads_share_one_budget() -> None:
 def test_there_are_no_copies(make: Callable[[], object], duplicate: Callable[[object], object]) -> None:
     with pytest.raises(Unsupported, match="would be a second budget for the same data"):
         duplicate(make())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("make", LIVE.values(), ids=LIVE)
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_cannot_charge(make: Callable[[], object]) -> None:
+    live: Any = make()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            live.spend(ZeroConcentratedDPEvent(1e-9) if not isinstance(live, PureFilter) else LaplaceEvent(1e3))
+            os.write(writer, b"charged")
+        except Unsupported as refusal:
+            os.write(writer, str(refusal).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        assert b"would be a second budget" in stream.read()
 
 
 def test_a_group_is_charged_as_a_group() -> None:

@@ -5,12 +5,14 @@ outcomes, ask a filter before each event: it refuses *before* the budget is over
 reports how much has been spent at any time.
 
 Charges add up exactly, as printed decimals: ten charges of 0.1 are 1. Threads may share a filter: each charge is
-checked and booked at once. A copy would be a second budget for the same data, so filters cannot be copied.
+checked and booked at once. A copy would be a second budget for the same data, so filters cannot be copied, and a
+forked process cannot charge them.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import threading
 from abc import ABC, abstractmethod
 from fractions import Fraction
@@ -38,15 +40,24 @@ _ADAPTIVE = "each event is charged before it is run"
 
 
 class _Live:
-    """Base of what counts charges: one lock, and no copies."""
+    """Base of what counts charges: one lock, one process, and no copies."""
 
     def __init__(self) -> None:
         """Make the lock."""
         self._lock = threading.RLock()  # one that a subclass may hold while it calls its base class
+        self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to copy or to pickle: the copy would not see what is charged to this one."""
-        raise Unsupported(
+        raise self._second_budget()
+
+    def _check_process(self) -> None:
+        """Refuse to charge in a forked process, whose charges the original does not see."""
+        if os.getpid() != self._process:
+            raise self._second_budget()
+
+    def _second_budget(self) -> Unsupported:
+        return Unsupported(
             f"a copy of a {type(self).__name__} would be a second budget for the same data",
             "Share the object itself, also between threads; for several processes use hush.Ledger",
         )
@@ -95,6 +106,7 @@ class PrivacyFilter(_Live, ABC):
 
     def spend(self, event: Event) -> None:
         """Charge an event that is about to be run, or refuse it."""
+        self._check_process()
         with self._lock:  # another thread may charge between a check and its booking
             after = self._after(event)
             # A filter halts before the sum exceeds the limit (Rogers, Roth, Ullman & Vadhan 2016): an event that was
@@ -182,6 +194,7 @@ class PureFilter(PrivacyFilter):
 
     def spend(self, event: Event) -> None:
         """Charge epsilon and delta, or refuse."""
+        self._check_process()  # before the lock, which a forked process may never get
         with self._lock:
             super().spend(event)
             self._spent_delta += exactly(self._claim(plain_event(event, self.relation, self.unit)[0])[1])
@@ -330,6 +343,7 @@ class ZcdpOdometer(_Live):
     def spend(self, event: Event) -> None:
         """Record an event that is about to be run."""
         check_instance("event", event, Event)
+        self._check_process()
         plain = plain_event(event, self.relation, self.unit)[0]
         cost = max(rho_bound(plain, change) for change in changes(self.relation))
         # The sum is rounded to the nearest float, which may be below it; the next float up is not.
