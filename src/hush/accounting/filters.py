@@ -37,6 +37,7 @@ from hush.errors import (
 from hush.guarantee import Guarantee, Relation, Unit
 
 _ADAPTIVE = "each event is charged before it is run"
+_ODOMETER_ORDERS = 1 + 2.0 ** np.arange(-4, 14.5, 0.5)  # between two of them, the best bound is 2 % smaller at most
 
 
 class _Live:
@@ -308,26 +309,28 @@ class RdpFilter(PrivacyFilter):
         return max(float(renyi_bound(event, change, self._orders)[0]) for change in changes(self.relation))
 
 
-class ZcdpOdometer(_Live):
+class RdpOdometer(_Live):
     """Reports how much has been spent so far, for parameters chosen adaptively.
 
-    >>> from hush.accounting import GaussianEvent
-    >>> odometer = ZcdpOdometer(delta=1e-6)
+    >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
+    >>> odometer = RdpOdometer(delta=1e-6)
     >>> odometer.spend(GaussianEvent(noise_multiplier=20.0))
+    >>> odometer.spend(PoissonSampledEvent(GaussianEvent(noise_multiplier=10.0), 0.01))
     >>> round(odometer.epsilon, 2)
-    0.35
+    0.3
 
     Guarantee:
         With probability 1 - delta over everything released, the privacy loss so far is at most the running epsilon, at
         all times simultaneously. This implies (epsilon, delta)-DP at any stopping time, even an adaptive one.
 
     Assumes:
-        Each event is charged before it is run (the caller's duty). Each is zCDP (checked here).
+        Each event is charged before it is run (the caller's duty). Each has Renyi divergences (checked here).
 
     References:
-        Rogers et al. 2016 (odometers); Whitehouse et al. 2023, Theorem 1 and section 4: for a rho fixed in advance the
-        loss stays below rho + 2 sqrt(rho ln(1/delta)) at all times at which at most rho is spent. Here this is applied
-        to a ladder of rhos 2^(i/4), where rung i gets the share 3 / (pi^2 (1 + |i|)^2) of delta.
+        Rogers et al. 2016 (odometers); Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021 (Renyi divergences add up
+        adaptively). With L the privacy loss so far and R the divergence spent at order a, e^((a - 1)(L - R)) is a
+        supermartingale that starts at 1. By Ville's inequality L stays below R + ln(1 / share) / (a - 1) at all times,
+        except with probability share. Each order on a fixed list has an equal share of delta.
     """
 
     def __init__(self, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
@@ -338,30 +341,23 @@ class ZcdpOdometer(_Live):
         self.delta = check_positive("delta", check_delta("delta", delta))
         check_instance("relation", relation, Relation)
         self.relation = relation
-        self.rho = 0.0
+        self._spent = np.zeros_like(_ODOMETER_ORDERS)
 
     def spend(self, event: Event) -> None:
         """Record an event that is about to be run."""
         check_instance("event", event, Event)
         self._check_process()
         plain = plain_event(event, self.relation, self.unit)[0]
-        cost = max(rho_bound(plain, change) for change in changes(self.relation))
+        bounds = [renyi_bound(plain, change, _ODOMETER_ORDERS) for change in changes(self.relation)]
         # The sum is rounded to the nearest float, which may be below it; the next float up is not.
         with self._lock:
-            self.rho = math.nextafter(self.rho + cost, math.inf)
+            self._spent = np.nextafter(self._spent + np.max(bounds, axis=0), np.inf)
 
     @property
     def epsilon(self) -> float:
         """The running bound."""
-        if self.rho == 0:
+        spent = self._spent
+        if not spent.any():
             return 0.0
-        # The lowest rung with 2^(i/4) >= rho. The logarithm may be off by a rounding, so start low and climb.
-        rung = math.ceil(4 * math.log2(self.rho) - 1e-12)
-        while 2.0 ** (rung / 4) < self.rho:
-            rung += 1
-        rho = float(2.0 ** (rung / 4))
-        # ln(1 / delta_i) with delta_i = 3 delta / (pi^2 (1 + |i|)^2). Over all rungs, 1 / (1 + |i|)^2 adds up to
-        # pi^2 / 3 - 1, so the delta_i add up to (1 - 3 / pi^2) delta < delta.
-        log_share = math.log(math.pi**2 / 3) + 2 * math.log1p(abs(rung)) - math.log(self.delta)
-        # The rung's bound, which holds as long as at most its rho is spent (Whitehouse et al. 2023, Theorem 1).
-        return rho + 2 * math.sqrt(rho * log_share)
+        log_share = math.log(len(_ODOMETER_ORDERS)) - math.log(self.delta)
+        return float(np.min(spent + log_share / (_ODOMETER_ORDERS - 1)) * (1 + 1e-12))
