@@ -155,7 +155,7 @@ class PermuteAndFlip(_ScoredChoice):
     1
 
     Guarantee:
-        epsilon-differential privacy, delta = 0.
+        epsilon-differential privacy, delta = 0. It composes as Laplace noise on one number does (its event says so).
 
     Assumes:
         Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
@@ -186,6 +186,10 @@ class PermuteAndFlip(_ScoredChoice):
     def _method(self) -> str:
         return "permute-and-flip"
 
+    def _describe(self) -> events.Event:
+        # The largest score with exponential noise, which costs no more than Laplace noise on one number.
+        return events.NoisyMaxEvent(self.epsilon)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNoisyMax(_ScoredChoice):
@@ -198,7 +202,7 @@ class ReportNoisyMax(_ScoredChoice):
     1
 
     Guarantee:
-        epsilon-differential privacy, delta = 0.
+        epsilon-differential privacy, delta = 0. It composes as Laplace noise on one number does (its event says so).
 
     Assumes:
         Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
@@ -220,6 +224,9 @@ class ReportNoisyMax(_ScoredChoice):
 
     def _method(self) -> str:
         return "report noisy max"
+
+    def _describe(self) -> events.Event:
+        return events.NoisyMaxEvent(self.epsilon)
 
     def _noise_terms(self) -> float:
         return 2.0  # the best score can lose, and another one gain, the largest noise
@@ -267,6 +274,9 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
 
     def _method(self) -> str:
         return "report noisy max with gap"
+
+    def _describe(self) -> events.Event:
+        return events.ApproximateDPEvent(self.epsilon)  # the gap is released, too: `NoisyMaxEvent` is about an index
 
 
 @dataclass(frozen=True, kw_only=True)
