@@ -140,7 +140,11 @@ def draft_training(
     assert settings.num_steps is not None
     assert settings.delta is not None
     return TrainingPlan(
-        sampling=Full() if settings.batch_size == num_units else Poisson(settings.batch_size),
+        sampling=(
+            Full()
+            if settings.batch_size == num_units and settings.max_batch_size is None
+            else Poisson(settings.batch_size, settings.max_batch_size)
+        ),
         num_units=num_units,
         num_steps=settings.num_steps,
         clipping=Automatic(1.0) if settings.clip_norm is None else Flat(settings.clip_norm),
