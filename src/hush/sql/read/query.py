@@ -24,7 +24,7 @@ from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.parsed_query import ParsedQuery, parse_query, released_value
 from hush.sql.read.relations.reader import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.released_windows import ordering, released_window
-from hush.sql.read.translator import Translator
+from hush.sql.read.translator import ZONE_ADVICE, Translator
 from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.output import Order, can_evaluate
 from hush.sql.syntax.refusal import QueryRefused
@@ -204,6 +204,8 @@ class _Planner:
             if key.unit or key.owner_key:
                 what = "the unit" if key.unit else "a key that only rows of one unit have"
                 raise self._refuse(node, f"grouping by {what} would show single units", "Group by another column")
+            if key.kind is ColumnKind.INSTANT:
+                raise self._refuse(node, "a timestamp with a time zone has no date or hour of its own", ZONE_ADVICE)
             if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 

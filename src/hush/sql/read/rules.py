@@ -37,6 +37,7 @@ from hush.sql.read.texts import (
     trim,
 )
 from hush.sql.read.translator import NUMBERS, PARTS, RULES, Rule, Translator
+from hush.sql.read.zones import at_time_zone, convert, datetime_there, moment_there
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
 from hush.sql.syntax.reasons import reason
 
@@ -355,6 +356,11 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.TimestampTrunc: truncate,
     exp.DateTrunc: truncate,
     exp.DatetimeTrunc: truncate,
+    exp.AtTimeZone: at_time_zone,
+    exp.ConvertTimezone: convert,
+    exp.Datetime: datetime_there,
+    exp.Date: datetime_there,
+    exp.Timestamp: moment_there,
 }
 
 # The parts that a node may have, if not ("this", "expression"). Each rule above reads all of them, or they do not
@@ -401,6 +407,10 @@ _ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.TimestampTrunc: ("this", "unit", "_type", "input_type_preserved"),
     exp.DateTrunc: ("this", "unit", "_type", "input_type_preserved"),
     exp.DatetimeTrunc: ("this", "unit"),
+    exp.AtTimeZone: ("this", "zone"),
+    exp.ConvertTimezone: ("source_tz", "target_tz", "timestamp"),
+    exp.Date: ("this", "zone"),
+    exp.Timestamp: ("this", "zone", "with_tz"),
 }
 
 RULES.update(_ALLOWED)

@@ -92,6 +92,7 @@ _REPEATS = {
     "to_number": 2,
     "to_date": 3,
     "shift": 3,
+    "move_clock": 300,
     "integer_text": 2,
 }
 

@@ -56,7 +56,7 @@ _EXTREMES = {
     "greatest_integer_operand": f"COALESCE({{0}}, {_NEVER_GREATEST})",
     "greatest_integer": f"NULLIF(GREATEST({{0}}), {_NEVER_GREATEST})",
 }
-_UNORDERED = frozenset({ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIME, ColumnKind.BOOL})
+_UNORDERED = frozenset({ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIME, ColumnKind.INSTANT, ColumnKind.BOOL})
 # Engines may convert numbers to integers before they test them, so those that are none are NULL before.
 _INTEGER = "CAST(CASE WHEN ABS({0}) <= 9007199254740992 THEN {0} END AS [integer])"
 _ALL_OR_ANY = {
@@ -89,6 +89,8 @@ _BIGQUERY = {
     "int_column": "{0}",
     "date_column": "{0}",
     "time_column": "{0}",
+    "instant_column": "DATETIME({0}, 'UTC')",
+    "add_seconds": "DATETIME_ADD({0}, INTERVAL {1} SECOND)",
     "number_column": "(CASE WHEN SAFE_CAST({0} AS FLOAT64) BETWEEN -1e100 AND 1e100 "
     "THEN SAFE_CAST({0} AS FLOAT64) END)",
     "text_column": f"LEFT(CAST({{0}} AS STRING), {_LARGEST_TEXT})",
@@ -127,6 +129,8 @@ _SNOWFLAKE = {
     # TRY_CAST takes texts only. A cast of numbers, dates or timestamps to these types does not fail.
     "date_column": "CAST({0} AS DATE)",
     "time_column": "CAST({0} AS TIMESTAMP_NTZ)",
+    "instant_column": "CAST(CONVERT_TIMEZONE('UTC', {0}) AS TIMESTAMP_NTZ)",
+    "add_seconds": "DATEADD(SECOND, {1}, {0})",
     "number_column": "(CASE WHEN CAST({0} AS DOUBLE) BETWEEN -1e100 AND 1e100 THEN CAST({0} AS DOUBLE) END)",
     "text_column": f"LEFT(CAST({{0}} AS VARCHAR), {_LARGEST_TEXT})",
     "text_unit": "SHA2(CAST({0} AS VARCHAR), 256)",
@@ -185,6 +189,10 @@ _MYSQL = {
     # Dates such as 2024-00-15 and 2024-02-31 can be stored.
     "date_column": "(CASE WHEN DAYOFMONTH({0}) > 0 AND {0} <= LAST_DAY({0}) THEN {0} END)",
     "time_column": "(CASE WHEN DAYOFMONTH({0}) > 0 AND DATE({0}) <= LAST_DAY({0}) THEN CAST({0} AS DATETIME(6)) END)",
+    # The number of seconds since 1970 that is stored, which does not depend on the session. Year 0 is stored as 0.
+    "instant_column": "(CASE WHEN DAYOFMONTH({0}) > 0 THEN "
+    "DATE_ADD(CAST('1970-01-01' AS DATETIME(6)), INTERVAL UNIX_TIMESTAMP({0}) SECOND) END)",
+    "add_seconds": "DATE_ADD({0}, INTERVAL {1} SECOND)",
     "number_column": "(CASE WHEN {0} BETWEEN -1e100 AND 1e100 THEN CAST({0} AS DOUBLE) END)",
     "text_column": f"(LEFT(CONVERT({{0}} USING utf8mb4), {_LARGEST_TEXT_OF_MYSQL})[collation])",
     "text_unit": "SHA2(CONVERT({0} USING utf8mb4), 256)",

@@ -107,7 +107,7 @@ def windows_span_units() -> AbstractContextManager[Any]:
     def twin(expression: Any, dialect: Any) -> str:
         return write(expression, dialect).replace(f"PARTITION BY {expression.value.unit}.u0, ", "PARTITION BY ")
 
-    return mock.patch.object(writing, "_window", twin)
+    return mock.patch.dict(writing.NESTED, {"window": twin})
 
 
 TWINS = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from hush.data.tables.catalog import ColumnKind
 from hush.errors import Unsupported
 from hush.sql.syntax.expression import Expr
@@ -15,19 +17,19 @@ from hush.sql.write.text.sums import sum_or_mean
 def write_expression(expression: Expr, dialect: Dialect) -> str:
     """Return the text of an expression.
 
-    >>> from hush.data.tables.catalog import ColumnKind
-    >>> from hush.sql.syntax.expression import literal, numeric
-    >>> from hush.sql.write.dialects import DIALECTS
-    >>> age = Expr("column", ColumnKind.FLOAT, value=("r1", "c0"))
-    >>> write_expression(numeric("div", age, numeric("neg", age)), DIALECTS["duckdb"])
-    '(r1.c0 / NULLIF((-r1.c0), 0))'
+        >>> from collections.abc import Callable, Mapping
+
+    from hush.data.tables.catalog import ColumnKind
+        >>> from hush.sql.syntax.expression import literal, numeric
+        >>> from hush.sql.write.dialects import DIALECTS
+        >>> age = Expr("column", ColumnKind.FLOAT, value=("r1", "c0"))
+        >>> write_expression(numeric("div", age, numeric("neg", age)), DIALECTS["duckdb"])
+        '(r1.c0 / NULLIF((-r1.c0), 0))'
     """
     if expression.op in dialect.missing:  # a query is refused before, unless it is planned for another engine
         raise Unsupported(f"{expression.op.upper()} is not supported on {dialect.name}", "Compute it in a view")
-    if expression.op == "window":
-        return _window(expression, dialect)
-    if expression.op in ("exists", "in_query", "scalar"):
-        return _nested(expression, dialect)
+    if expression.op in NESTED:
+        return NESTED[expression.op](expression, dialect)
     operands = [write_expression(operand, dialect) for operand in expression.args]
     if expression.op in WRITERS:
         return WRITERS[expression.op](expression, dialect, *operands)
@@ -102,6 +104,13 @@ def _nested(expression: Expr, dialect: Dialect) -> str:
     )
 
 
+# What is more than an operation on the texts of its operands.
+NESTED: Mapping[str, Callable[[Expr, Dialect], str]] = {
+    "window": _window,
+    "exists": _nested,
+    "in_query": _nested,
+    "scalar": _nested,
+}
 # Functions of a window; {over} is the window.
 _WINDOW_FUNCTIONS = {
     "row_number": "ROW_NUMBER(){over}",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from hush.data.tables.catalog import ColumnKind
+from hush.sql.syntax.clocks import END, FIRST, Step, steps
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.regexps import SEARCHED
 from hush.sql.write.dialects import Dialect
@@ -123,6 +124,26 @@ def _shift(expression: Expr, dialect: Dialect, text: str) -> str:
     return dialect.in_calendar(f"({moved})", ColumnKind.TIME)
 
 
+def _move_clock(expression: Expr, dialect: Dialect, text: str) -> str:
+    """Return a timestamp on another clock, or NULL outside the years in which the plan has the steps of both."""
+    start, end = expression.value
+    if start == end:
+        return text
+    first, last = (dialect.constant(moment, ColumnKind.TIME) for moment in (FIRST, END))
+    inside = f"(CASE WHEN {text} >= {first} AND {text} < {last} THEN {text} END)"
+    return dialect.templates["add_seconds"].format(inside, _seconds(text, steps(start, end), dialect))
+
+
+def _seconds(text: str, clock: Sequence[Step], dialect: Dialect) -> str:
+    """Return by how many seconds a timestamp is moved, with as few comparisons as a binary search."""
+    if len(clock) == 1:
+        return f"({clock[0][1]})"
+    middle = len(clock) // 2
+    earlier, later = (_seconds(text, half, dialect) for half in (clock[:middle], clock[middle:]))
+    since = dialect.constant(clock[middle][0], ColumnKind.TIME)
+    return f"(CASE WHEN {text} < {since} THEN {earlier} ELSE {later} END)"
+
+
 def _concat(expression: Expr, dialect: Dialect, *texts: str) -> str:
     """Return texts joined in pairs, which gives NULL if one of them is NULL."""
     template = dialect.templates["join_texts"]
@@ -154,6 +175,7 @@ WRITERS: Mapping[str, Writer] = {
     "split_part": _split_part,
     "replace": _replace,
     "shift": _shift,
+    "move_clock": _move_clock,
     **dict.fromkeys(("regexp_match", "regexp_extract", "regexp_replace", "regexp_replace_first"), _regexp),
     "concat": _concat,
     "concat_ws": _concat_ws,
