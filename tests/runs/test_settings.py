@@ -22,6 +22,7 @@ EVERYTHING = Settings(
     data="my data.csv", epsilon=1.25, target="y", delta=3e-7, model="mlp", unit="who", rows_per_unit=7,
     groups=("sex", "age"), schema=SCHEMA, holdout=0.2, learn_share=0.3, num_steps=9, batch_size=11, learning_rate=1 / 3,
     momentum=0.0, clip_norm=0.1, averaging=False, seed=-5, device="cpu", data_dir="d", download=False, delimiter=";",
+    decimal_comma=("income",),
     start="w.safetensors", public="made up", train_only=("0", "*.bias"), replace_head=True, lora=2, tensorboard=True,
 )  # fmt: skip
 
