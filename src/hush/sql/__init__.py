@@ -54,8 +54,8 @@ files are text, except those with declared bounds, which are numbers.
 Databases are PostgreSQL, DuckDB, MySQL, MariaDB, BigQuery, Snowflake and Databricks. All but the first two compute only
 with the first 10,000 characters of a text (MySQL and MariaDB: 250), and numbers stop at 1e101, which counts as missing.
 None of the five adds intervals to dates, or has LAST_DAY or regular expressions. BigQuery, MySQL and MariaDB have no
-LEAST and GREATEST of texts and dates, and no SPLIT_PART; BigQuery and Snowflake no CONCAT_WS; MariaDB no windows in
-subqueries. SQLite is refused: its columns hold values of any type, and its sums raise.
+LEAST and GREATEST of texts and dates; MySQL and MariaDB no SPLIT_PART; MariaDB no windows in subqueries. SQLite is
+refused: its columns hold values of any type, and its sums raise.
 
 The ideas of the package:
 

@@ -83,6 +83,13 @@ def plan_query(
         raise QueryRefused(1, 1, "the query is nested too deeply", "Split it with WITH") from None
 
 
+_NOT_BY_UNIT = (
+    "Group by another column",
+    "Or count units by what they have: SELECT COUNT(*) FROM (SELECT unit, SUM(x) AS s FROM t GROUP BY unit) AS u "
+    "WHERE s > 300",
+)
+
+
 class _Planner:
     """Plans one query: reads its clauses in order, and collects the aggregates that they use."""
 
@@ -203,7 +210,7 @@ class _Planner:
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
             if key.unit or key.owner_key:
                 what = "the unit" if key.unit else "a key that only rows of one unit have"
-                raise self._refuse(node, f"grouping by {what} would show single units", "Group by another column")
+                raise self._refuse(node, f"grouping by {what} would show single units", *_NOT_BY_UNIT)
             if key.kind is ColumnKind.INSTANT:
                 raise self._refuse(node, "a timestamp with a time zone has no date or hour of its own", ZONE_ADVICE)
             if key.kind is ColumnKind.NULL or key.op == "literal":

@@ -15,9 +15,9 @@ from functools import partial
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.conversions import cast, date_part_function, extract, truncate
-from hush.sql.read.moments import date_add, date_difference, days_between, last_day, shifted, shifted_days
-from hush.sql.read.texts import (
+from hush.sql.read.functions.conversions import cast, date_part_function, extract, truncate
+from hush.sql.read.functions.moments import date_add, date_difference, days_between, last_day, shifted, shifted_days
+from hush.sql.read.functions.texts import (
     concat,
     concat_with_separator,
     contains,
@@ -36,8 +36,8 @@ from hush.sql.read.texts import (
     text_function,
     trim,
 )
+from hush.sql.read.functions.zones import at_time_zone, convert, datetime_there, moment_there
 from hush.sql.read.translator import NUMBERS, PARTS, RULES, Rule, Translator
-from hush.sql.read.zones import at_time_zone, convert, datetime_there, moment_there
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
 from hush.sql.syntax.reasons import reason
 

@@ -63,9 +63,8 @@ _ALL_OR_ANY = {
     op: f"({function}(CASE WHEN {{0}} THEN 1 WHEN NOT {{0}} THEN 0 END) = 1)"
     for op, function in (("all_of", "MIN"), ("any_of", "MAX"))
 }
-# BigQuery and MySQL cannot split texts such that a part that is not there is an empty text. Snowflake's CONCAT_WS does
-# not skip NULL, and BigQuery has none. Adding to the last days of the calendar raises on some of the five. MariaDB
-# 10.11 returns wrong values of several windows with different PARTITION BY.
+# MySQL cannot split texts such that a part that is not there is an empty text. Adding to the last days of the calendar
+# raises on some of the five. MariaDB 10.11 returns wrong values of several windows with different PARTITION BY.
 _UNWRITTEN = frozenset({"shift", "regexp_match", "regexp_extract", "regexp_replace", "regexp_replace_first"})
 _LARGEST_TEXT = 10_000
 # MySQL sorts and groups by the first 1024 bytes of a text (max_sort_length): what is longer would equal other texts.
@@ -101,6 +100,8 @@ _BIGQUERY = {
     "sum": "SUM(CAST({0} AS NUMERIC))",  # of INT64, it raises when it overflows
     "partition_number": "CAST({0} AS STRING)",  # PARTITION BY takes no FLOAT64
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
+    "join_present": f"LEFT(COALESCE(ARRAY_TO_STRING([{{1}}], {{0}}), ''), {_LARGEST_TEXT})",  # skips NULL
+    "split_part": "COALESCE(SPLIT({0}, {1})[SAFE_ORDINAL({2})], CASE WHEN {0} IS NOT NULL THEN '' END)",
     "public_list": "UNNEST([{0}]) AS {1}",
     "public_first": "STRUCT({0} AS i, {1} AS k)",
     "public_next": ", STRUCT({0} AS i, {1} AS k)",
@@ -137,6 +138,7 @@ _SNOWFLAKE = {
     "exact_unit": "CAST({0} AS VARCHAR)",
     "hash": "SHA2({0}, 256)",
     "join_texts": f"LEFT({{0}} || {{1}}, {_LARGEST_TEXT})",
+    "join_present": f"LEFT(ARRAY_TO_STRING(ARRAY_CONSTRUCT_COMPACT({{1}}), {{0}}), {_LARGEST_TEXT})",
     "date_text": "TO_CHAR({0}, 'YYYY-MM-DD')",
     "least": "LEAST_IGNORE_NULLS({0})",
     "greatest": "GREATEST_IGNORE_NULLS({0})",
@@ -157,7 +159,7 @@ _DATABRICKS = {
     "sum": "TRY_SUM({0})",  # NULL where SUM raises
     "text_column": f"LEFT(CAST({{0}} AS STRING), {_LARGEST_TEXT})",
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
-    "join_present": f"LEFT(CONCAT_WS({{0}}), {_LARGEST_TEXT})",
+    "join_present": f"LEFT(CONCAT_WS({{0}}, {{1}}), {_LARGEST_TEXT})",
     "integer_text": f"CAST({_INTEGER.replace('[integer]', 'BIGINT')} AS STRING)",
 }
 
@@ -202,7 +204,7 @@ _MYSQL = {
     "integer": "CAST({0} AS SIGNED)",
     "same": "{0} <=> {1}",
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
-    "join_present": f"LEFT(CONCAT_WS({{0}}), {_LARGEST_TEXT_OF_MYSQL})",
+    "join_present": f"LEFT(CONCAT_WS({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
     "public_list": "({0}) AS {1}",
     "public_first": "SELECT {0} AS i, {1} AS k",
     "public_next": " UNION ALL SELECT {0}, {1}",
@@ -243,7 +245,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA256(CONCAT({2}))",
             "escapes": _PYTHON_ESCAPES,
             "unordered": _UNORDERED,
-            "missing": _UNWRITTEN | {"split_part", "concat_ws"},
+            "missing": _UNWRITTEN,
         },
         _BIGQUERY,
     ),
@@ -255,7 +257,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA2(CONCAT({2}), 256)",
             "escapes": {"'": "''", "\\": "\\\\"},
             "upper_names": True,
-            "missing": _UNWRITTEN | {"concat_ws"},
+            "missing": _UNWRITTEN,
         },
         _SNOWFLAKE,
     ),

@@ -91,7 +91,7 @@ def _right(expression: Expr, dialect: Dialect, text: str) -> str:
 def _split_part(expression: Expr, dialect: Dialect, text: str) -> str:
     """Return one of the parts of a text that a separator divides."""
     separator, part = expression.value
-    return f"SPLIT_PART({text}, {dialect.text_constant(separator)}, {part})"
+    return dialect.templates["split_part"].format(text, dialect.text_constant(separator), part)
 
 
 def _replace(expression: Expr, dialect: Dialect, text: str) -> str:
@@ -152,7 +152,7 @@ def _concat(expression: Expr, dialect: Dialect, *texts: str) -> str:
 
 def _concat_ws(expression: Expr, dialect: Dialect, *texts: str) -> str:
     """Return texts joined with a separator between them; those that are NULL are left out."""
-    return dialect.templates["join_present"].format(", ".join(texts))
+    return dialect.templates["join_present"].format(texts[0], ", ".join(texts[1:]))
 
 
 # What has no writer is a template of the dialect.

@@ -20,7 +20,7 @@ from datetime import date, datetime, time
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.conversions import date_part
+from hush.sql.read.functions.conversions import date_part
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal, numeric
 from hush.sql.syntax.key_functions import moved

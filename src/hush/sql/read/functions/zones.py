@@ -20,7 +20,7 @@ from typing import Any
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.moments import timestamp
+from hush.sql.read.functions.moments import timestamp
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.clocks import END, FIRST, MOMENT, moved_clock, zone_named
 from hush.sql.syntax.expression import Expr, literal
