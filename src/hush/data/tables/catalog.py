@@ -82,7 +82,9 @@ _PYTHON: Mapping[ColumnKind, tuple[type, ...]] = {
     ColumnKind.DATE: (date,),
     ColumnKind.TIME: (datetime,),
 }
-_TIME_ZONE_ADVICE = "If the column has a time zone, create a view with (column AT TIME ZONE 'UTC')"
+_TIME_ZONE_ADVICE = (
+    "If it has one, create a view with (column AT TIME ZONE 'UTC'); on Spark, with CAST(column AS TIMESTAMP_NTZ)"
+)
 _NUMERIC_NAME = re.compile(r"[\d\s.,:;/+-]+")
 LARGEST = 1e100  # numbers of larger magnitude count as missing, on every engine
 # Bounds are wider than 1e-50 and within 1e50: products of a few such numbers stay within the range of a double.
