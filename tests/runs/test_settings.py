@@ -23,6 +23,7 @@ EVERYTHING = Settings(
     groups=("sex", "age"), schema=SCHEMA, holdout=0.2, learn_share=0.3, num_steps=9, batch_size=11, learning_rate=1 / 3,
     max_batch_size=44,
     momentum=0.0, clip_norm=0.1, averaging=False, seed=-5, device="cpu", data_dir="d", download=False, delimiter=";",
+    decimal_comma=("income",),
     start="w.safetensors", public="made up", train_only=("0", "*.bias"), replace_head=True, lora=2, tensorboard=True,
 )  # fmt: skip
 

@@ -33,6 +33,7 @@ class Transpiled:
         self.dialect = dialect
         self._engine = DuckDBEngine(connection=connection)
         connection.execute("CREATE OR REPLACE MACRO try_sum(x) AS SUM(x)")
+        connection.execute("CREATE OR REPLACE MACRO unix_timestamp(x) AS EPOCH_US(x) / 1e6")
         connection.create_function("hush_least", lambda x, y: min(x, y), ["DOUBLE", "DOUBLE"], "DOUBLE")
         connection.create_function("hush_greatest", lambda x, y: max(x, y), ["DOUBLE", "DOUBLE"], "DOUBLE")
 

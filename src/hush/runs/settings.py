@@ -121,6 +121,11 @@ class Settings:
         label=None, commands=_READING,
     )  # fmt: skip
 
+    decimal_comma: tuple[str, ...] = option(
+        (), help="a column of a CSV file whose numbers have decimal commas, so that 1.234 is 1234; may be repeated",
+        group=FINDING, flag="--decimal-comma", metavar="COLUMN", label=None,
+    )  # fmt: skip
+
     delta: float | None = option(
         None, help="the delta of the guarantee", unset="1e-5, or less for 100,000 units or more", group=PROTECTION,
         label=None, check=_check_delta, commands=_PLANNING,

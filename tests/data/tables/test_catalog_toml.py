@@ -98,6 +98,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
             "tables.people.keys.t='2026-01-01 00:00:00+00:00': expected a",
         ),
         (HEAD + PEOPLE + "required = 'age'", "tables.people.required='age': expected a list of names."),
+        (HEAD + PEOPLE + "decimal_comma = 'age'", "tables.people.decimal_comma='age': expected a list of names."),
         (HEAD + PEOPLE + "rows_per_unit = 0", "tables.people.rows_per_unit=0: expected an integer >= 1."),
         (
             HEAD + PEOPLE + "rows_in_total = 1\nmost_rows = 1",
@@ -121,7 +122,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
             "tables.people.unit.window='decade': expected one of hour, day, week, month, quarter, year.",
         ),
         (HEAD + PEOPLE + "public = 1", "tables.people.public=1: expected true or false."),
-        (HEAD + PEOPLE + "public = true", "tables.people='unit': expected one of the keys data, public."),
+        (HEAD + PEOPLE + "public = true", "tables.people='unit': expected one of the keys data, public, bounds"),
         (HEAD + PEOPLE.replace("[tables.people]", '[tables."a\\n"]'), "tables='a\\n': expected a printable name"),
         (HEAD + PEOPLE + PEOPLE.replace("people]", "PEOPLE]"), "tables='PEOPLE': expected names that differ in more"),
         (

@@ -11,6 +11,7 @@ holds declarations only. Opening one reads no data, and it cannot hold a passwor
     data = "visits.parquet"     # relative to this file
     unit = "patient"            # or "row"; or a table with column, time and window
     required = ["cost"]
+    decimal_comma = ["cost"]    # in a CSV file: 1.234 is 1234
     rows_per_unit = 20
     groups_per_unit = 5
     bounds.cost = [0, 500]
@@ -76,6 +77,7 @@ class DeclaredTable:
         bounds: As for `hush.table`, and so are the others.
         keys: The groups of columns.
         required: Columns with bounds.
+        decimal_comma: Columns of a CSV file whose numbers have decimal commas.
         rows_per_unit: A limit for queries of this table alone: rows of a unit in each group.
         groups_per_unit: A limit for queries of this table alone: groups of a unit.
         rows_in_total: Instead of ``rows_per_unit``: rows of a unit in all groups together, as in limits that hush
@@ -88,6 +90,7 @@ class DeclaredTable:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    decimal_comma: tuple[str, ...] = ()
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     rows_in_total: int | None = None
@@ -178,23 +181,25 @@ class _CatalogReader:
         location = _location("tables", name)
         content = self._read(location, value, _mapping) or {}
         is_public = bool(self._read(f"{location}.public", content.get("public"), _boolean))
-        allowed = ("data", "public") if is_public else ("data", "public", *_PRIVATE)
+        allowed = ("data", "public", *(_PUBLIC if is_public else _PRIVATE))
         self._check_keys(location, content, allowed)
         data = self._read(f"{location}.data", content.get("data"), _path)
         read: dict[str, Any] = {"data": None if data is None else self._path.parent / data}
+        read["bounds"] = self._columns(f"{location}.bounds", content.get("bounds", {}), _bounds)
+        read["decimal_comma"] = self._read(f"{location}.decimal_comma", content.get("decimal_comma"), _names)
         if not is_public:
             if "unit" not in content:
                 self._refuse(f"{location}.unit", None, "the column that identifies a person", _UNIT_ADVICE)
             read["unit"] = self._unit(f"{location}.unit", content.get("unit", ROW))
-            for key in ("bounds", "keys"):
-                read[key] = self._columns(f"{location}.{key}", content.get(key, {}), _PRIVATE[key])
+            read["keys"] = self._columns(f"{location}.keys", content.get("keys", {}), _PRIVATE["keys"])
             for key in ("required", "rows_per_unit", "groups_per_unit", "rows_in_total", "most_rows"):
                 read[key] = self._read(f"{location}.{key}", content.get(key), _PRIVATE[key])
             if "rows_per_unit" in content and "rows_in_total" in content:
                 self._refuse(f"{location}.rows_in_total", content["rows_in_total"], "none with rows_per_unit")
             if "most_rows" in content and ("rows_per_unit" in content or "rows_in_total" in content):
                 self._refuse(f"{location}.most_rows", content["most_rows"], "none with a limit on rows")
-        return DeclaredTable(**{**read, "required": tuple(read.get("required") or ())})
+        lists = {key: tuple(read.get(key) or ()) for key in ("required", "decimal_comma")}
+        return DeclaredTable(**{**read, **lists})
 
     def _unit(self, location: str, value: Any) -> DeclaredUnit:
         """Return a unit: a name, or a table."""
@@ -341,11 +346,13 @@ def _limit(location: str, value: Any) -> int:
     return check_count(location, value)
 
 
+_PUBLIC = ("bounds", "decimal_comma")
 _PRIVATE: Mapping[str, Callable[[str, Any], Any]] = {
     "unit": _name,
     "bounds": _bounds,
     "keys": _key_values,
     "required": _names,
+    "decimal_comma": _names,
     "rows_per_unit": _limit,
     "groups_per_unit": _limit,
     "rows_in_total": _limit,

@@ -39,7 +39,10 @@ from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.releases import LeafCounts, Quantity, SumRelease
 from hush.sql.write.dialects import Dialect
 from hush.sql.write.keys import equal_or_null, matches_list, normalised_key, public_list
-from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write_expression
+from hush.sql.write.text.expressions import write_expression
+from hush.sql.write.text.relations import RelationWriter
+from hush.sql.write.text.scans import unit_columns
+from hush.sql.write.text.sums import row_integer
 
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan
