@@ -16,7 +16,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.ledger.accounts.blocks import check_blocks, open_block
 from hush.ledger.accounts.boxes import kind_blocks
-from hush.ledger.accounts.cap import cap_from, cap_terms
+from hush.ledger.accounts.cap import cap_from, cap_terms, unit_name_from
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.refusals import checked_text
@@ -172,7 +172,7 @@ class Ledger:
             person,
             name,
             cap,
-            unit_name=stored["unit"]["called"],
+            unit_name=unit_name_from(stored),
             in_blocks=stored["in_blocks"],
             for_tests=stored.get("for_tests", False),
             table=table,

@@ -83,9 +83,7 @@ def test_mistakes(
 
 def test_all_mistakes_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "c.toml"
-    file.write_text(
-        'format = "hush-catalog"\nversion = 1\n[tables.a]\nunit = 5\nbound = 6\n[tables.b]\ndata = "b.csv"\n'
-    )
+    file.write_text('format = "hush.catalog/1"\n[tables.a]\nunit = 5\nbound = 6\n[tables.b]\ndata = "b.csv"\n')
     assert main(["catalog", "check", str(file)]) == 2
     places = [line.partition("=")[0] for line in capsys.readouterr().err.splitlines()]
     assert places == ["tables.a", "tables.a.unit", "tables.b.unit", "tables.a: tables.a.data", "tables.b: data"]

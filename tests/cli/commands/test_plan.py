@@ -60,7 +60,7 @@ def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]
     five = run_json(capsys, *arguments, "--unit-kind", "user", "--group-size", "5")
     assert single["epsilon"] == run_json(capsys, *arguments)["epsilon"]
     assert five["epsilon"] > 3 * single["epsilon"]
-    assert five["guarantee"]["unit"]["kind"] == "user"
+    assert five["guarantee"]["unit"] == "user"
     step = acc.PoissonSampledEvent(acc.GaussianEvent(2.0), 256 / 60000)
     by_hand = acc.PldAccountant().compose(acc.GroupEvent(step, 5), 100).epsilon(1e-5)
     assert five["epsilon"] == pytest.approx(by_hand, rel=1e-4)
@@ -68,7 +68,7 @@ def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]
 
 def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*BASIC, "--num-steps", "9", "--noise-multiplier", "2", "--unit-kind", "user", "--window", "week"]
-    assert run_json(capsys, *arguments)["guarantee"]["unit"]["window"] == {"calendar": "week", "zone": "UTC"}
+    assert run_json(capsys, *arguments)["guarantee"]["unit"] == "user within one calendar week (UTC)"
 
 
 def test_renyi_accounting_has_no_bound_for_learned_values(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.blocks import guarantee_in_blocks
+from hush.ledger.accounts.cap import unit_name_from
 from hush.ledger.accounts.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
@@ -145,7 +146,7 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     rules = [] if cap.order is None else [f"Renyi divergence at order {cap.order:.6g}"]
     rules += ["comparison with Gaussian noise"] if cap.gaussian_rule.most >= 0 else []
     rules += ["basic composition"] if cap.limit.pure >= 0 else []
-    called = budget.terms.get("unit", {}).get("called", "")
+    called = unit_name_from(budget.terms)
     rows: list[tuple[object, object]] = [
         ("Epsilon", html.written_epsilon(guarantee.epsilon)),
         ("Delta", html.written_delta(guarantee.delta)),

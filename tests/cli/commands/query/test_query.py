@@ -215,11 +215,7 @@ def test_windows(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     text = "SELECT COUNT(*) AS n FROM visits"
     answer = as_json(capsys, visits, "--epsilon", "9", "--window", "month", "--time", "day", text=text)
-    assert answer["guarantee"]["unit"] == {
-        "kind": "user-window",
-        "window": {"calendar": "month", "zone": "UTC"},
-        "group_size": 1,
-    }
+    assert answer["guarantee"]["unit"] == "user within one calendar month (UTC)"
     for half in (("--window", "month"), ("--time", "day")):
         assert ask(visits, "--epsilon", "9", *half, text=text) == 2
         assert "expected both --window and --time, or neither" in capsys.readouterr().err
@@ -236,7 +232,7 @@ def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def catalog(path: Path) -> str:
     file = path.parent / "clinic.toml"
-    text = 'format = "hush-catalog"\nversion = 1\n[tables.people]\ndata = "people.parquet"\nunit = "who"\n'
+    text = 'format = "hush.catalog/1"\n[tables.people]\ndata = "people.parquet"\nunit = "who"\n'
     keys = 'keys.region = ["north", "south", "west"]\n'
     file.write_text(f"{text}bounds.income = [0, 100000]\n{keys}rows_per_unit = 1\ngroups_per_unit = 1\n")
     return str(file)
