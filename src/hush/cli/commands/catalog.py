@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hush.cli.messages import in_flags
 from hush.cli.template_file import write_template
 from hush.errors import InvalidArgument, Unsupported
 
@@ -100,7 +101,7 @@ def _check(options: argparse.Namespace) -> int:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     problems = catalog_problems(options.file)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        print(in_flags(str(problem), argparse.ArgumentParser(), argparse.Namespace()), file=sys.stderr)
     if not problems:
         print(f"{options.file} has no mistakes.")
     return 2 if problems else 0
