@@ -81,6 +81,7 @@ from hush.accounting.shortcuts import epsilon as epsilon
 from hush.accounting.accountants.classic_theorems import advanced_epsilon as advanced_epsilon
 from hush.accounting.accountants.classic_theorems import amplified_epsilon as amplified_epsilon
 from hush.accounting.calibration import gaussian_multiplier as gaussian_multiplier
+from hush.accounting.calibration import selection_epsilon as selection_epsilon
 from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
 from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
 from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
