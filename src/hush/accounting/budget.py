@@ -232,7 +232,9 @@ class Cap:
         if self.gaussian is None:
             object.__setattr__(self, "gaussian", self._chosen_gaussian())
         if not exactly(self.gaussian_rule.delta) + exactly(claims_delta) <= exactly(delta):
-            raise InvalidArgument("gaussian", self.gaussian_rule.delta, "a share of delta, beside that of claims")
+            raise InvalidArgument(
+                "gaussian", self.gaussian_rule.delta, "a share of delta that leaves room for the share of claims"
+            )
         object.__setattr__(self, "order", self._checked_order())
         if self.box is not None and not Cost().within(self.limit):
             raise InvalidArgument(
@@ -650,7 +652,7 @@ def _cost(
     if divergence is None and pure is None and not 0 < gaussian <= rule.most:
         has_delta = order is not None or rule.most >= 0
         why = (
-            "it exceeds all that the budget has"
+            "it exceeds the whole budget"
             if has_delta
             else "it has no epsilon at delta 0, and the budget has no delta to spare"
         )

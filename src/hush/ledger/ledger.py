@@ -123,7 +123,7 @@ class Ledger:
         """
         checked_text("name", name, 200, "a short printable name")
         if table is not None and not callable(getattr(table, "only", None)):
-            raise InvalidArgument("table", table, "a table, which hush.table(...) returns")
+            raise InvalidArgument("table", table, "a table from hush.table(...)")
         person, stored = self.person, self._stored(name)
         if stored is None:
             if epsilon is None or unit is None:

@@ -163,9 +163,7 @@ def learning_delta(settings: Settings) -> float:
 
 def learning_noise(epsilon: float, delta: float) -> Learn:
     """Return the noise with which learning bounds, values and classes costs epsilon on its own."""
-    return Learn(
-        noise_multiplier=gaussian_multiplier(epsilon, delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100)
-    )
+    return Learn(noise_multiplier=gaussian_multiplier(epsilon, delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100))
 
 
 def evaluation_event(epsilon: float, delta: float) -> GaussianEvent:

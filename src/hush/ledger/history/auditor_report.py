@@ -152,7 +152,7 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
         ("Delta", html.written_delta(guarantee.delta)),
         ("Privacy unit", html.join([str(cap.unit), " (", html.name(called), ")"])),
         ("Neighbouring datasets", cap.relation.value),
-        ("Enforced by", f"privacy filters, of which one has to accept everything: {', or '.join(rules)}"),
+        ("Enforced by", f"privacy filters, at least one of which must accept all charges: {', or '.join(rules)}"),
         *([] if cap.box is None else [("Declared releases", _declared(cap.box))]),
         ("Part of delta reserved for claims", html.written_delta(cap.claims_delta or 0.0)),
         ("Fingerprint of the data", html.name(budget.terms.get("fingerprint") or "none")),
