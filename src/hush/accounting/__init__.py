@@ -82,6 +82,7 @@ from hush.accounting.accountants.classic_theorems import advanced_epsilon as adv
 from hush.accounting.accountants.classic_theorems import amplified_epsilon as amplified_epsilon
 from hush.accounting.accountants.selection import SelectionAccountant as SelectionAccountant
 from hush.accounting.calibration import gaussian_multiplier as gaussian_multiplier
+from hush.accounting.calibration import selection_epsilon as selection_epsilon
 from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
 from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
 from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent

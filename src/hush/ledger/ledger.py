@@ -16,7 +16,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.ledger.accounts.blocks import check_blocks, open_block
 from hush.ledger.accounts.boxes import kind_blocks
-from hush.ledger.accounts.cap import cap_from, cap_terms
+from hush.ledger.accounts.cap import cap_from, cap_terms, unit_name_from
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.refusals import checked_text
@@ -123,7 +123,7 @@ class Ledger:
         """
         checked_text("name", name, 200, "a short printable name")
         if table is not None and not callable(getattr(table, "only", None)):
-            raise InvalidArgument("table", table, "a table, which hush.table(...) returns")
+            raise InvalidArgument("table", table, "a table from hush.table(...)")
         person, stored = self.person, self._stored(name)
         if stored is None:
             if epsilon is None or unit is None:
@@ -172,7 +172,7 @@ class Ledger:
             person,
             name,
             cap,
-            unit_name=stored["unit"]["called"],
+            unit_name=unit_name_from(stored),
             in_blocks=stored["in_blocks"],
             for_tests=stored.get("for_tests", False),
             table=table,

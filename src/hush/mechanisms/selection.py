@@ -15,13 +15,12 @@ import sys
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import calibrate_noise, events
+from hush.accounting import events, selection_epsilon
 from hush.errors import InvalidArgument, check_confidence, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
@@ -348,7 +347,7 @@ class IteratedTopK(_ScoredChoice):
 
     def _choice_epsilon(self) -> float:
         epsilon, k = check_positive("epsilon", self.epsilon), check_count("k", self.k)
-        per_choice = _iterated_epsilon(float(epsilon), check_delta("delta", self.delta), k)
+        per_choice = selection_epsilon(float(epsilon), check_delta("delta", self.delta), k)
         self._set(_per_choice=per_choice)
         return per_choice
 
@@ -379,17 +378,3 @@ class IteratedTopK(_ScoredChoice):
         error_rate = 1 - check_confidence("confidence", confidence)
         # A union bound over k choices among at most all candidates.
         return math.log(check_count("num_candidates", num_candidates) * self.k / error_rate) / self._rate
-
-
-@lru_cache(maxsize=256)
-def _iterated_epsilon(epsilon: float, delta: float, k: int) -> float:
-    """Return the largest epsilon of a choice such that k of them cost at most (epsilon, delta)."""
-    if delta == 0 or k == 1:
-        # Basic composition. Rounded down, as k times it must not exceed epsilon.
-        return round_down(epsilon / k)
-
-    def template(noise: float) -> events.Event:
-        return events.SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), k)
-
-    # 1 / epsilon plays the role of the noise. Basic composition is never better than the optimum, up to rounding.
-    return max(1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template), round_down(epsilon / k))

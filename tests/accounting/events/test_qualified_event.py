@@ -219,7 +219,7 @@ OLD_WINDOWS = Unit(kind=UnitKind.USER_WINDOW, window=UnrecordedWindows(timedelta
 def test_stored_events_keep_their_words(unit: Unit, words: str) -> None:
     event = QualifiedEvent(GaussianEvent(2.0), Relation.REPLACE, unit, ("a",))
     stored = (
-        '{"schema": "hush.event/1", "kind": "qualified", "event": {"kind": "gaussian", "noise_multiplier": 2.0}, '
+        '{"format": "hush.event/1", "kind": "qualified", "event": {"kind": "gaussian", "noise_multiplier": 2.0}, '
         f'"relation": "replace", "unit": "{words}", "assumptions": ["a"]}}'
     )
     assert event.to_json() == stored

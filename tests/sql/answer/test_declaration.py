@@ -199,7 +199,7 @@ def test_rows_are_no_units_where_the_engine_cannot_number_them() -> None:
         _row_id(Unnumbered(), "people")  # type: ignore[arg-type]
 
 
-HEAD = 'format = "hush-catalog"\nversion = 1\n'
+HEAD = 'format = "hush.catalog/1"\n'
 BY_REGION = "SELECT region, COUNT(*) AS n, SUM(age) AS age FROM people GROUP BY region"
 
 

@@ -107,7 +107,9 @@ class Cap:
         if self.gaussian is None:
             object.__setattr__(self, "gaussian", self._chosen_gaussian())
         if not exactly(self.gaussian_rule.delta) + exactly(claims_delta) <= exactly(delta):
-            raise InvalidArgument("gaussian", self.gaussian_rule.delta, "a share of delta, beside that of claims")
+            raise InvalidArgument(
+                "gaussian", self.gaussian_rule.delta, "a share of delta that leaves room for the share of claims"
+            )
         object.__setattr__(self, "order", self._checked_order())
         if self.box is not None and not Cost().within(self.limit):
             raise InvalidArgument(

@@ -35,7 +35,7 @@ def event_cost(
     if divergence is None and pure is None and not 0 < gaussian <= rule.most:
         has_delta = order is not None or rule.most >= 0
         why = (
-            "it exceeds all that the budget has"
+            "it exceeds the whole budget"
             if has_delta
             else "it has no epsilon at delta 0, and the budget has no delta to spare"
         )

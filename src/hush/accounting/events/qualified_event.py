@@ -70,7 +70,7 @@ def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tu
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What is around an event.
+    """The context of an event.
 
     Attributes:
         is_alone: Whether nothing but compositions are around it.

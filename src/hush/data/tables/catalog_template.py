@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hush.data.tables.catalog import ColumnKind, kind_of
-from hush.data.tables.catalog_toml import FORMAT, PASSWORDS, VERSION, toml_key, toml_text
+from hush.data.tables.catalog_toml import FORMAT, PASSWORDS, toml_key, toml_text
 from hush.errors import InvalidArgument
 
 _HEAD = f"""\
@@ -28,7 +28,6 @@ _HEAD = f"""\
 # bounds           the range of a column that is summed or averaged; values outside are moved to its ends
 # keys             the groups to report, if they are public: all of them, with or without rows; NULL is {{null = true}}
 format = "{FORMAT}"
-version = {VERSION}
 """
 _DATABASE = f"# No password here. {PASSWORDS}.\n"
 _DECLARATIONS = """\

@@ -3,8 +3,7 @@
 `hush.sql.load_catalog` and `hush query --catalog` read it, and `hush catalog init` writes the first version. A file
 holds declarations only. Opening one reads no data, and it cannot hold a password.
 
-    format = "hush-catalog"
-    version = 1
+    format = "hush.catalog/1"
     database = "postgresql://analyst@host/clinic"  # instead of the tables' data
 
     [tables.visits]
@@ -39,8 +38,9 @@ from urllib.parse import parse_qsl
 
 from hush.data.tables.catalog import ROW, WINDOWS
 from hush.errors import HushError, InvalidArgument, check_count
+from hush.strict_json import take_format
 
-FORMAT, VERSION = "hush-catalog", 1
+FORMAT = "hush.catalog/1"
 PASSWORDS = "Use PGPASSWORD or ~/.pgpass for a password"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DATABASES = ("postgresql://", "postgres://")
@@ -126,25 +126,23 @@ def read_catalog(path: str | Path) -> CatalogFile:
         is_syntax = isinstance(error, tomllib.TOMLDecodeError)
         reason = str(error) if is_syntax else "It holds a number or a nesting that is too large"
         return CatalogFile(path=file, problems=(InvalidArgument("catalog", file.name, "TOML", reason),))
-    version = _wrong_version(content)
-    if version is not None:
-        return CatalogFile(path=file, problems=(version,))
+    problem = _wrong_format(content)
+    if problem is not None:
+        return CatalogFile(path=file, problems=(problem,))
     return _CatalogReader(file).catalog(content)
 
 
 _INIT = "`hush catalog init DATA` writes one"
+_NEWER = "It was written for a newer hush. Install that"
 
 
-def _wrong_version(content: Mapping[str, Any]) -> InvalidArgument | None:
-    """Return why a file cannot be read by this version; None if it can."""
-    if content.get("format") != FORMAT:
-        return InvalidArgument("format", content.get("format"), repr(FORMAT), _INIT)
-    version = content.get("version")
-    if type(version) is not int or version != VERSION:
-        is_newer = type(version) is int and version > VERSION
-        why = "It was written for a newer hush. Install that" if is_newer else ""
-        return InvalidArgument("version", version, str(VERSION), *filter(None, [why]))
-    return None
+def _wrong_format(content: dict[str, Any]) -> InvalidArgument | None:
+    """Take the format out of a file, and return why this version cannot read the rest; None if it can."""
+    written = take_format(content)
+    if written == FORMAT:
+        return None
+    is_newer = re.fullmatch(r"hush\.catalog/[1-9]\d*", str(written)) is not None
+    return InvalidArgument("format", written, repr(FORMAT), _NEWER if is_newer else _INIT)
 
 
 class _CatalogReader:
@@ -156,7 +154,7 @@ class _CatalogReader:
 
     def catalog(self, content: Mapping[str, Any]) -> CatalogFile:
         """Return the whole file."""
-        self._check_keys("", content, ("format", "version", "database", "tables"))
+        self._check_keys("", content, ("format", "database", "tables"))
         database = self._read("database", content.get("database"), checked_address)
         named = self._read("tables", content.get("tables", {}), _mapping) or {}
         tables = {name: self._table(name, value) for name, value in named.items()}

@@ -409,7 +409,7 @@ class LedgerBudget:
         return json.dumps(names)
 
     def _append_charge(self, kind: EntryKind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
-        """Append a charge: out of the box, priced by the privacy filter, as the first one, or as a claim."""
+        """Append a charge: from the box, priced by the privacy filter, as the first one, or as a claim."""
         boxed = boxed_row_block(self.cap, charge.event)
         if boxed is not None:
             terms = json.dumps({**details, "delta": None, "stated": charge.delta, "boxed": True})

@@ -37,7 +37,7 @@ def load_catalog(path: str | Path, *, connection: Any = None, content_key: Conte
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "people.csv").write_text("who,age\n" + "".join(f"{i},{i % 70}\n" for i in range(5000)))
-    >>> lines = ['format = "hush-catalog"', "version = 1", "[tables.people]", 'data = "people.csv"', 'unit = "who"']
+    >>> lines = ['format = "hush.catalog/1"', "[tables.people]", 'data = "people.csv"', 'unit = "who"']
     >>> _ = (folder / "clinic.toml").write_text("\n".join([*lines, "bounds.age = [0, 100]"]))
     >>> people = load_catalog(folder / "clinic.toml")
     >>> answer = people.sql("SELECT AVG(age) AS age FROM people", epsilon=1.0)

@@ -59,7 +59,7 @@ class Expr:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
-    def source(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[Any, ...]:
         """What tells a column, or a text that is read as a number, from others, whatever its bounds."""
         return self.op, self.value, self.args
 

@@ -150,10 +150,10 @@ class QueryPlan:
 
     def without(self, columns: Collection[Expr]) -> QueryPlan:
         """Return the same plan, in whose answer all aggregates that compute with these columns are missing."""
-        sources = {column.source for column in columns}
+        identities = {column.identity for column in columns}
         statistics = [
             replace(statistic, kind="unknown")
-            if sources.intersection(column.source for column in self.columns_added_up(statistic))
+            if identities.intersection(column.identity for column in self.columns_added_up(statistic))
             else statistic
             for statistic in self.statistics
         ]

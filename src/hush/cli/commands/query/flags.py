@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_cost(parser)
     _add_declarations(parser)
     parser.add_argument(
-        "--price", action="store_true", help="show the cost without running the query; with --expected, the error, too"
+        "--price", action="store_true", help="show the cost without running the query; with --expected, also the error"
     )
     parser.add_argument(
         "--preview", action="store_true", help="run the query on invented rows, without reading the data"
