@@ -132,11 +132,10 @@ class BoundedViews:
     def _build(self, table: str, plan: QueryPlan) -> None:
         """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
         engine, dialect, key = self._keeper, self.engine.dialect, self.ranking_key
-        if plan.single_table is None or not isinstance(engine, InParts):
-            engine.materialise(table, plan.sql(dialect, ranking_key=key))
-            return
-        parts = engine.parts(plan.single_table)
+        parts = _num_parts(plan, engine)
         engine.materialise(table, plan.sql(dialect, ranking_key=key, part=(0, parts)))
+        if not isinstance(engine, InParts):
+            return
         try:
             for index in range(1, parts):
                 engine.append(table, plan.sql(dialect, ranking_key=key, part=(index, parts)))
@@ -192,12 +191,25 @@ def _with_distinct_counts(
 
 
 def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: bytes) -> dict[Keys, dict[int, int]]:
-    """Return the exact leaf counts of a quantile tree, by the group's keys. Empty leaves are left out."""
+    """Return the exact leaf counts of a quantile tree, by the group's keys. Empty leaves are left out.
+
+    As views, they are counted in parts if the engine prefers that. A unit is in one part, with all of its rows.
+    """
     counts: dict[Keys, dict[int, int]] = {}
-    rows = engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key))
-    for keys, (leaf, count) in plan.by_keys(rows):
-        counts.setdefault(keys, {})[int(leaf)] = int(count)
+    parts = _num_parts(plan, engine)
+    for index in range(parts):
+        rows = engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key, part=(index, parts)))
+        for keys, (leaf, count) in plan.by_keys(rows):
+            leaves = counts.setdefault(keys, {})
+            leaves[int(leaf)] = leaves.get(int(leaf), 0) + int(count)
     return counts
+
+
+def _num_parts(plan: QueryPlan, engine: Engine) -> int:
+    """Return in how many parts to bound a plan's units."""
+    if plan.single_table is None or not isinstance(engine, InParts):
+        return 1
+    return engine.parts(plan.single_table)
 
 
 def _signature(plan: QueryPlan, release: SumRelease) -> tuple[Any, ...]:

@@ -103,8 +103,12 @@ def _group_by(keys: list[str]) -> str:
     return f" GROUP BY {', '.join(keys)}" if keys else ""
 
 
-def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts) -> str:
+def leaves_query(
+    plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts, part: tuple[int, int] = (0, 1)
+) -> str:
     """Return the query for the leaf counts of a tree: at most ``tree.rows`` rows per unit in each of its groups.
+
+    It counts all units, or one part (index, parts) of them. Counts of the parts add up to those of all units.
 
     A value x is in leaf floor((clamp(x) - low) / (high - low) * leaves), the upper bound in the last one.
     """
@@ -126,7 +130,7 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     most_rows = "counted" if plan.in_total else str(tree.rows)
     ranked = f"SELECT {shown}{', counted' if plan.in_total else ''}, {number} FROM ({numbered}) AS w"
     return (
-        f"WITH {_layers(plan, dialect, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
+        f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
         f"WHERE n <= {most_rows} GROUP BY {shown}"
     )
 
