@@ -204,6 +204,20 @@ class QueryPlan:
         """Return the query for distinct values: the keys (the group's number if they are public), and their number."""
         return bounded.distinct_query(self, dialect_named(dialect), _checked_key(ranking_key), release)
 
+    def values_sql(
+        self, release: SumRelease, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int]
+    ) -> str:
+        """Return the query for the values that `distinct_sql` counts, of one part of the units: the keys, and a value.
+
+        Parts share values, so their numbers do not add up: `values_summary_sql` counts a table of all of them.
+        """
+        _check_part(part, dialect)
+        return bounded.values_query(self, dialect_named(dialect), _checked_key(ranking_key), release, part)
+
+    def values_summary_sql(self, table: str, dialect: str = "duckdb") -> str:
+        """Return the query that counts a table of the results of `values_sql`; its rows are those of `distinct_sql`."""
+        return bounded.number_of_values(self, dialect_named(dialect).identifier(table))
+
     def levels_sql(self, dialect: str = "duckdb", *, num_levels: int) -> str:
         """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
         rows = replace(self, values=(), releases=(), trees=())
