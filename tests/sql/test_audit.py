@@ -367,8 +367,8 @@ def exact_bounds(counts: NDArray[np.int64]) -> LearnedBounds:
 def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     leaves_query = bounded.leaves_query
 
-    def twin(plan: QueryPlan, dialect: Any, key: str, tree: Any) -> str:
-        return leaves_query(plan, dialect, key, replace(tree, rows=1 << 30))
+    def twin(plan: QueryPlan, dialect: Any, key: str, tree: Any, part: tuple[int, int]) -> str:
+        return leaves_query(plan, dialect, key, replace(tree, rows=1 << 30), part)
 
     return mock.patch.object(bounded, "leaves_query", twin)
 
