@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status, takes_nearly_all
 from hush.ledger.accounts.whole_plan import WholePlan, reserve_whole
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind
+from hush.ledger.storage.entry import Entry, EntryKind, cost_columns
 from hush.ledger.storage.errors import LedgerDamaged, OverBudget
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Store
 from hush.randomness import TEST_RANDOMNESS
@@ -391,7 +391,7 @@ class LedgerBudget:
             "block": self.block_list(),
             "unit": self.cap.unit.name,
             "relation": self.cap.relation.value,
-            **asdict(cost),
+            **cost_columns(cost),
         }
         if charge is not None:
             values.update(event=charge.event.to_json(), purpose=checked_purpose(charge.purpose), request=charge.request)
