@@ -19,7 +19,7 @@ from hush.accounting.budget import Charge, Cost
 from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger, LedgerBudget
-from hush.ledger.accounts.standard_query import standard_query
+from hush.ledger.accounts.terms.standard_query import standard_query
 
 ROWS = np.linspace(-1, 1, 60).reshape(30, 2)
 COUNT = "SELECT COUNT(*) AS n FROM people"

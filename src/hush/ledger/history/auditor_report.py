@@ -10,7 +10,7 @@ from typing import Any, Final
 from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.blocks import guarantee_in_blocks
-from hush.ledger.accounts.standard_query import WHOLE, standard_query
+from hush.ledger.accounts.terms.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part

@@ -127,7 +127,7 @@ COSTS = tuple(field.name for field in fields(Cost))
 """The names of a row's costs."""
 
 
-def cost_columns(cost: Cost) -> dict[str, int]:
+def cost_columns(cost: Cost) -> dict[str, Any]:
     """Return a cost as a row stores it.
 
     >>> cost_columns(Cost(pure=5))["pure"]
