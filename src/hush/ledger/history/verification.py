@@ -60,7 +60,7 @@ class Verification:
     def __str__(self) -> str:
         """Return the result as text."""
         if self.ok:
-            return f"{self.rows:,} rows, {self.scope()}. Head: {self.head}"
+            return f"{counted(self.rows, 'row')}, {self.scope()}. Head: {self.head}"
         return "\n".join(map(str, self.findings))
 
     def scope(self) -> str:
