@@ -114,10 +114,10 @@ def grow(url: str, sizes: list[int]) -> list[dict[str, float]]:
     for size in sizes:
         charge_unwaited(data, size - rows)
         rows = size
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         charge(data, 200)
         rows += 200
-        per_second = 200 / (time.perf_counter() - begin)
+        per_second, cpu = 200 / (time.perf_counter() - begin), (time.process_time() - cpu_begin) / 200
         reads, voids = [], []
         for _ in range(21):
             begin = time.perf_counter()
@@ -132,6 +132,7 @@ def grow(url: str, sizes: list[int]) -> list[dict[str, float]]:
             {
                 "rows": size,
                 "charges per second": per_second,
+                "CPU ms per charge": cpu * 1e3,
                 "read-out ms": statistics.median(reads) * 1e3,
                 "void ms": statistics.median(voids) * 1e3,
             }
@@ -206,7 +207,8 @@ def main() -> None:
     for database, lines in results["growth"].items():
         for line in lines:
             print(
-                f"{database:12} {line['rows']:8} rows {line['charges per second']:8.0f} charges / s "
+                f"{database:12} {line['rows']:8} rows {line['charges per second']:8.0f} charges / s, "
+                f"{line['CPU ms per charge']:.2f} ms of CPU each, "
                 f"{line['read-out ms']:8.2f} ms to read what is spent {line['void ms']:8.2f} ms to void"
             )
     rates = results["charges per second"]

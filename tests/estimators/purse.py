@@ -21,6 +21,12 @@ class Purse:
         self.charged.append(charge)
         return self
 
+    def hold(self, states: int) -> None:
+        """Do nothing: this budget has one process."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
     def commit(self) -> None:
         """Count the reservations that become final."""
         self.committed += 1

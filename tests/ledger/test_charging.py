@@ -294,6 +294,30 @@ def test_a_search_is_reserved_before_it_begins(rows: LedgerBudget) -> None:
         hush.tune(train, {"guess": [1, 2]}, epsilon=9.0, **common)
 
 
+def test_a_search_that_is_running_is_not_voided_and_one_that_failed_can_be(rows: LedgerBudget) -> None:
+    def train(settings: dict[str, Any], noise: float) -> Candidate:
+        (pending,) = rows.pending()
+        assert pending.held_for() is not None
+        with pytest.raises(InvalidArgument, match="^reservation=.*one that no process is working on"):
+            pending.void()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hush.tune(
+            train,
+            {"guess": [1, 2]},
+            epsilon=1.0,
+            delta=1e-6,
+            cost=lambda settings, noise: GaussianEvent(noise),
+            score=PublicScore("a book"),
+            progress=False,
+            budget=rows,
+        )
+    (pending,) = rows.pending()
+    assert pending.held_for() is None
+    pending.void()
+
+
 # The command line
 
 

@@ -15,6 +15,7 @@ from hush.accounting.budget import Charge, Cost
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Unit
 from hush.ledger import EntryKind, Ledger, LedgerBudget, OverBudget
+from hush.ledger.accounts.charging import append_row
 
 Opened = Callable[..., Ledger]
 TRAINING = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 400)
@@ -53,7 +54,7 @@ def test_it_is_refused_if_something_was_charged_meanwhile(opened: Opened) -> Non
     row = people.row(EntryKind.RESERVED, Charge(event=TRAINING, purpose="training"), cost, details=details)
     calibrated(opened()).charge(LaplaceEvent(1e6), purpose="meanwhile")
     with pytest.raises(OverBudget):
-        people.append_row(row, cost)
+        append_row(people, row, cost)
     assert len(people.entries()) == 2
 
 

@@ -18,8 +18,10 @@ from hush.accounting import GaussianEvent, LaplaceEvent
 from hush.accounting.budget import Charge, Cost
 from hush.accounting.receipts import Receipt
 from hush.errors import InvalidArgument
+from hush.guarantee import Relation
 from hush.ledger import Ledger, LedgerBudget
-from hush.ledger.accounts.standard_query import standard_query
+from hush.ledger.accounts.terms.standard_query import standard_query
+from hush.stability import ReusableHoldout
 
 ROWS = np.linspace(-1, 1, 60).reshape(30, 2)
 COUNT = "SELECT COUNT(*) AS n FROM people"
@@ -86,6 +88,24 @@ def test_an_answer_says_what_it_cost_and_a_replay_that_it_is_free(ledger: Ledger
     assert "Charged to" not in str(again)
     assert str(again.receipt).startswith("Nothing was charged to people.")
     assert people(tmp_path).sql(COUNT, epsilon=0.25).receipt is None
+
+
+def test_statistics_and_holdouts_say_it_too(tmp_path: Path) -> None:
+    with Ledger(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        budget = ledger.budget("people", epsilon=9, delta=1e-4, unit="person")
+        count = statistics.count(
+            ["a", "b"], units=[1, 2], groups=["a", "b"], keys=["a", "b"], epsilon=0.5, budget=budget
+        )
+        is_of(count.receipt, budget, 0.5)
+        assert count["a"].receipt == count.receipt
+        both = statistics.describe([1, 2], units=[1, 2], bounds=(0, 3), epsilon=0.25, delta=1e-6, budget=budget)
+        is_of(both["mean"].receipt, budget, 0.25)
+        assert both["std"].receipt == both["mean"].receipt
+        assert statistics.count([1], units=[1], epsilon=0.5).receipt is None
+        swapped = ledger.budget("rows", epsilon=9, unit="row", relation=Relation.REPLACE)
+        columns = (ROWS[:, 0], ROWS[:, 1])
+        holdout = ReusableHoldout(columns, columns, epsilon=1.0, max_overfits=1, tolerance=0.1, budget=swapped)
+        is_of(holdout.receipt, swapped, 1.0)
 
 
 def test_estimators_trainings_and_searches_say_it_too(ledger: Ledger) -> None:

@@ -16,6 +16,7 @@ The rule keeps a reserve unspent once a release that is no Gaussian was made: su
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -128,13 +129,23 @@ class GaussianRule:
             return min(sum(steps for steps, _ in parts), self.most + 1), max((kind for _, kind in parts), default=0)
         smoothing = Smoothing(self.reserve / MU_STEPS * (1 - 4e-16), self.rate)
         try:
-            options = [option for change in changes(relation) for option in alternatives(event, change)]
+            options = _unordered(option for change in changes(relation) for option in alternatives(event, change))
         except Unsupported:
             return self.most + 1, 1
         prices = [(smoothed_price(option, smoothing), gaussian_share(option)) for option in options]
         largest = max((smoothed + gaussian for smoothed, gaussian in prices), default=0.0)
         steps = math.ceil(Fraction(largest * (1 + 1e-12)) * MU_STEPS) if largest < math.inf else self.most + 1
         return min(steps, self.most + 1), int(any(smoothed > 0 for smoothed, _ in prices))
+
+
+def _unordered(options: Iterable[Alternative]) -> list[Alternative]:
+    """Return options that differ by more than the order of their pairs: a price holds for both orders."""
+    different: list[Alternative] = []
+    for option in options:
+        swapped = Alternative({pair.swapped(): count for pair, count in option.items()})
+        if option not in different and swapped not in different:
+            different.append(option)
+    return different
 
 
 def prepaid_options(options: tuple[Alternative, ...]) -> Options:

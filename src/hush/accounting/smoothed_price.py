@@ -47,11 +47,13 @@ from hush.accounting.losses.lattice import dominating, loss_range
 from hush.accounting.losses.noise_profiles import GaussianProfile
 from hush.accounting.losses.pairs import Alternative, merge_gaussians
 from hush.accounting.losses.profile import Array, DominatingPair, tail_gap
-from hush.accounting.losses.saddle_point import CountedPair
+from hush.accounting.losses.saddle_point import CountedPair, CumulantFunction
 from hush.accounting.losses.solver import ComposedLoss
 
 _POINTS = 240  # at which the left side of (1) is bounded
-_ATOMS = 400  # of a loss, on either side of 0
+_ENDS = 17  # among which the last of these points is looked for
+_CHORDS = 1e-5  # of the reserve: what chords between the points cost at least
+_ATOMS = 200  # of a loss, on either side of 0
 _SAFETY = 1e-9  # relative, for the rounding of both sides; absolute errors are below 1e-14
 _PRECISION = 1e-4  # relative, of a price
 _ACCURACY = 1e-4  # relative, of epsilon, for composed losses
@@ -102,20 +104,32 @@ def _is_gaussian(pair: DominatingPair) -> bool:
 @lru_cache(maxsize=4096)
 def _price(parts: tuple[CountedPair, ...], smoothing: Smoothing) -> float:
     pure = _pure_price(parts)
+    if pure <= _CHORDS * smoothing.reserve:
+        return pure  # of so small a price, the chords of (1) would be the larger part
     single = len(parts) == 1 and parts[0][1] == 1
     bounds: Callable[[float], list[_UpperProfile]] = (
         (lambda tail: _single(parts[0][0], smoothing.reserve, tail))
         if single
         else (lambda tail: _composed(parts, smoothing.reserve, tail))
     )
-    price, tail = math.inf, smoothing.rate * smoothing.reserve * _TAIL
-    for _ in range(4):
-        profiles = bounds(tail)
-        price = min(price, _least(profiles, smoothing))
-        if not price < math.inf or tail <= 2 * _TAIL * smoothing.rate * price:
+    price, per_tail = math.inf, _TAIL * smoothing.rate
+    low = 10 * _CHORDS * smoothing.reserve
+    for guess in (max(_estimate(parts), low), smoothing.reserve):
+        tail = per_tail * guess
+        for _ in range(4):
+            price = min(price, _least(bounds(tail), smoothing))
+            if not price < math.inf or per_tail * price / 8 < tail <= 2 * per_tail * price:
+                break
+            tail = per_tail * price
+        if price < math.inf:
             break
-        tail = _TAIL * smoothing.rate * price
     return min(price, pure)
+
+
+def _estimate(parts: tuple[CountedPair, ...]) -> float:
+    """Return roughly what losses cost: their Renyi divergence at order 2, which is a Gaussian's mu^2."""
+    value, _, _, _ = CumulantFunction.of(parts, 1e-12).at(1.0)
+    return value
 
 
 def _pure_price(parts: tuple[CountedPair, ...]) -> float:
@@ -132,37 +146,55 @@ def _pure_price(parts: tuple[CountedPair, ...]) -> float:
 
 def _least(profiles: list[_UpperProfile], smoothing: Smoothing) -> float:
     """Return about the least price that passes for all profiles."""
-    low, high = 0.0, 1e-12
-    while not _passes(profiles, high, smoothing):
+    high = max(float(profile.values[-1]) for profile in profiles) / (smoothing.rate * (1 - 2 * _SAFETY))
+    low, high = 0.0, max(high, 1e-12)
+    if high > _MOST:
+        return math.inf
+    chords = [_Chords.of(profile) for profile in profiles]
+    while high <= _MOST and not _passes(chords, high, smoothing):
         low, high = high, 4 * high
-        if high > _MOST:
-            return math.inf
+    if high > _MOST:
+        return math.inf
     while high - low > _PRECISION * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if _passes(profiles, middle, smoothing) else (middle, high)
+        middle = math.sqrt(low * high) if low > 0 else high / 2
+        low, high = (low, middle) if _passes(chords, middle, smoothing) else (middle, high)
     return high
 
 
-def _passes(profiles: list[_UpperProfile], price: float, smoothing: Smoothing) -> bool:
+def _passes(chords: list[_Chords], price: float, smoothing: Smoothing) -> bool:
     """Return whether (1) is proven for a price."""
     paid = smoothing.rate * price * (1 - _SAFETY)
     mu = math.sqrt(smoothing.reserve + price)
-    return all(profile.values[-1] <= paid and bool((_distances(profile, mu) + paid >= 0).all()) for profile in profiles)
+    return all(part.last <= paid and bool((part.distances(mu) + paid >= 0).all()) for part in chords)
 
 
-def _distances(profile: _UpperProfile, mu: float) -> Array:
-    """Return, for each chord, how far Gaussian noise's profile is above it at least."""
-    epsilons, values = profile.epsilons, profile.values
-    gaps = np.diff(epsilons)
-    widths = np.exp(epsilons[:-1]) * np.expm1(gaps)
-    slopes = np.diff(values) / widths
-    # The slope of the Gaussian's profile in e^x is -Phi(-x / mu - mu / 2).
-    with np.errstate(divide="ignore"):
-        touching = -mu * (mu / 2 + ndtri(np.clip(-slopes, 0.0, 0.5)))
-    touching = np.clip(touching, epsilons[:-1], epsilons[1:])
-    chords = values[:-1] + slopes * np.exp(epsilons[:-1]) * np.expm1(touching - epsilons[:-1])
-    gaussian = tail_gap(touching / mu - mu / 2, mu)
-    return np.asarray(gaussian * (1 - _SAFETY) - chords)
+@dataclass(frozen=True, slots=True)
+class _Chords:
+    """The chords between the points of a profile, in e^x: what is the same for each price."""
+
+    begins: Array
+    ends: Array
+    values: Array  # at the begins
+    rises: Array  # of a chord for each unit of e^(x - begin)
+    touching: Array  # the normal quantile of its slope, at which a Gaussian's profile is as steep
+    last: float
+
+    @staticmethod
+    def of(profile: _UpperProfile) -> _Chords:
+        """Return the chords of a profile."""
+        epsilons, values = profile.epsilons, profile.values
+        rises = np.diff(values) / np.expm1(np.diff(epsilons))
+        slopes = rises * np.exp(-epsilons[:-1])
+        touching = ndtri(np.clip(-slopes, 0.0, 0.5))
+        return _Chords(epsilons[:-1], epsilons[1:], values[:-1], rises, touching, float(values[-1]))
+
+    def distances(self, mu: float) -> Array:
+        """Return, for each chord, how far Gaussian noise's profile is above it at least."""
+        # The slope of the Gaussian's profile in e^x is -Phi(-x / mu - mu / 2).
+        touching = np.clip(-mu * (mu / 2 + self.touching), self.begins, self.ends)
+        chords = self.values + self.rises * np.expm1(touching - self.begins)
+        gaussian = tail_gap(touching / mu - mu / 2, mu)
+        return np.asarray(gaussian * (1 - _SAFETY) - chords)
 
 
 def _single(pair: DominatingPair, reserve: float, tail: float) -> list[_UpperProfile]:
@@ -178,17 +210,18 @@ def _mixture(pair: DominatingPair, reserve: float, tail: float) -> _UpperProfile
     atoms = dominating(pair, losses, np.diff(losses))
     masses = np.maximum(atoms.masses, 0.0) + atoms.mass_noise
     mu = math.sqrt(reserve)
+
+    def bound(epsilons: Array) -> Array:
+        values = _sum_of_gaussians(epsilons, losses, masses, mu)
+        return np.asarray((values + atoms.infinite) * (1 + atoms.curve_error + _SAFETY) + 1e-14)
+
     last = float(losses[-1]) + mu * (mu / 2 + 9.0)
+    enough = max(tail, 2 * float(bound(np.array([last]))[0]))
+    for _ in range(2):  # the points beyond are not needed
+        ends = np.linspace(0.0, last, _ENDS)
+        last = float(ends[max(int(np.argmax(bound(ends) <= enough)), 1)])
     epsilons = np.linspace(0.0, last, _POINTS)
-    values = _sum_of_gaussians(epsilons, losses, masses, mu)
-    values = (values + atoms.infinite) * (1 + atoms.curve_error + _SAFETY) + 1e-14
-    ends = int(np.argmax(values <= max(tail, 2 * float(values[-1]))))
-    if 0 < ends < _POINTS - 1:  # the points beyond are not needed
-        epsilons = np.linspace(0.0, float(epsilons[ends]), _POINTS)
-        values = (_sum_of_gaussians(epsilons, losses, masses, mu) + atoms.infinite) * (
-            1 + atoms.curve_error + _SAFETY
-        ) + 1e-14
-    return _UpperProfile(epsilons, values)
+    return _UpperProfile(epsilons, bound(epsilons))
 
 
 def _sum_of_gaussians(epsilons: Array, losses: Array, masses: Array, mu: float) -> Array:
@@ -214,7 +247,7 @@ def _composed(parts: tuple[CountedPair, ...], reserve: float, tail: float) -> li
     bounds = []
     for one_way in ways:
         last, bound = ComposedLoss((*one_way, smooth)).profile_upper(tail, _ACCURACY)
-        epsilons = np.linspace(0.0, last, _POINTS) if last < math.inf else np.zeros(1)
+        epsilons = np.linspace(0.0, last, _POINTS) if 0 < last < math.inf else np.zeros(1)
         values = np.array([bound(epsilon) for epsilon in epsilons.tolist()])
         bounds.append(_UpperProfile(epsilons, np.minimum.accumulate(values) * (1 + _SAFETY)))
     return bounds

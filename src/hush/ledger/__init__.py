@@ -16,7 +16,7 @@ How it works:
   events that are no Gaussians. Each is rounded up to fixed units, so a database adds them exactly, in any order, and a
   CHECK constraint is the cap: one of three rules has to accept all of it. `hush.accounting.budget` has the proof.
 - **What is known in advance costs less.** A first charge may take the whole cap, and a box that was declared with the
-  budget costs what its composed privacy loss distribution says (`accounts/boxes.py`).
+  budget costs what its composed privacy loss distribution says (`accounts/terms/boxes.py`).
 - **Reserve, then commit.** A charge is reserved before the release and committed after it, so a crash never leaves a
   release uncharged. A *sealed* question, whose answer leaves through the ledger only, continues with its reservation
   after a crash. Other releases are not run twice.
@@ -39,11 +39,11 @@ Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 from hush.ledger.accounts.ledger_budget import LedgerBudget as LedgerBudget
 from hush.ledger.accounts.people import Role as Role
 from hush.ledger.ledger import Ledger as Ledger
-from hush.ledger.ledger import TestLedger as TestLedger
 from hush.ledger.storage.errors import LedgerDamaged as LedgerDamaged
 from hush.ledger.storage.errors import LedgerUnavailable as LedgerUnavailable
 from hush.ledger.storage.errors import NotAllowed as NotAllowed
 from hush.ledger.storage.errors import OverBudget as OverBudget
+from hush.ledger.testing import TestLedger as TestLedger
 
 # isort: split
 # Shared inside hush, not public.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,13 +12,13 @@ import sqlalchemy as sa
 from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
-from hush.ledger.accounts.blocks import check_blocks, open_block
-from hush.ledger.accounts.boxes import kind_blocks
-from hush.ledger.accounts.cap import cap_from, cap_terms, unit_name_from
+from hush.ledger.accounts.creation import create_budget, fingerprint_of, refuse_mixed, stored_terms
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.refusals import checked_text
-from hush.ledger.accounts.unit import named_unit
+from hush.ledger.accounts.terms.cap import unit_name_from
+from hush.ledger.accounts.terms.cap import cap_from
+from hush.ledger.accounts.terms.unit import named_unit
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.postgres import PostgresStore
@@ -124,7 +122,7 @@ class Ledger:
         checked_text("name", name, 200, "a short printable name")
         if table is not None and not callable(getattr(table, "only", None)):
             raise InvalidArgument("table", table, "a table from hush.table(...)")
-        person, stored = self.person, self._stored(name)
+        person, stored = self.person, stored_terms(self._store, name)
         if stored is None:
             if epsilon is None or unit is None:
                 raise InvalidArgument(
@@ -142,7 +140,7 @@ class Ledger:
             )
             if box is not None and blocks is not None:
                 raise Unsupported("a box of a budget in blocks", "Leave out blocks=, or box=")
-            self._create(person, name, cap, unit, _fingerprint(fingerprint), blocks)
+            create_budget(self._store, person, name, cap, unit, fingerprint, blocks, for_tests=self.for_tests)
             return LedgerBudget(
                 self._store,
                 person,
@@ -154,7 +152,7 @@ class Ledger:
                 table=table,
                 block_column=block_column,
             )
-        self._refuse_mixed([stored])
+        refuse_mixed([stored], for_tests=self.for_tests)
         cap = cap_from(stored)
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
         terms["claims_delta"], terms["box"] = claims_delta, box
@@ -163,7 +161,7 @@ class Ledger:
             if value is not None and value != getattr(cap, term):
                 advice = "A cap cannot be changed: open the budget without this term, or create another one"
                 raise InvalidArgument(term, str(value), f"{getattr(cap, term)}, as when it was created", advice)
-        if fingerprint is not None and _fingerprint(fingerprint) != stored["fingerprint"]:
+        if fingerprint is not None and fingerprint_of(fingerprint) != stored["fingerprint"]:
             raise InvalidArgument("fingerprint", fingerprint, "the fingerprint that the budget was created with")
         if blocks is not None:
             raise InvalidArgument("blocks", blocks, "no blocks, since the budget exists", "Use add_block")
@@ -337,99 +335,6 @@ class Ledger:
         """Show the address without the password."""
         return f"Ledger({self._store.url.render_as_string(hide_password=True)!r})"
 
-    def _stored(self, name: str) -> dict[str, Any] | None:
-        with self._store.reading() as connection:
-            row = connection.execute(sa.select(schema.terms).where(schema.terms.c.name == name)).one_or_none()
-        return None if row is None else {**json.loads(row.details), "fingerprint": row.fingerprint}
-
-    def _refuse_mixed(self, budgets: Sequence[dict[str, Any]], *, is_new: bool = False) -> None:
-        """Refuse to open a real ledger for tests, or to add a budget of the other kind."""
-        for terms in budgets:
-            was_for_tests = terms.get("for_tests", False)
-            if self.for_tests and not was_for_tests:
-                raise InvalidArgument("url", "...", "a ledger for tests", "This one has budgets that protect people")
-            if is_new and was_for_tests and not self.for_tests:
-                raise InvalidArgument("url", "...", "a ledger for real data", "This one is permanently for tests")
-
-    def _create(
-        self,
-        person: Person,
-        name: str,
-        cap: Cap,
-        unit: Unit | str,
-        fingerprint: str | None,
-        blocks: Sequence[str] | None,
-    ) -> None:
-        names = [""] if blocks is None else check_blocks(blocks, cap)
-        terms = {**cap_terms(cap, unit), "in_blocks": blocks is not None}
-        details = json.dumps({**terms, "for_tests": True} if self.for_tests else terms)
-        unit_name, relation = cap.unit.name, cap.relation.value
-
-        def write(connection: sa.Connection, _: Entry) -> None:
-            others = connection.execute(sa.select(schema.terms.c.details)).scalars()
-            self._refuse_mixed([json.loads(other) for other in others], is_new=True)
-            values = {
-                "name": name,
-                "fingerprint": fingerprint,
-                "unit": unit_name,
-                "relation": relation,
-                "details": details,
-            }
-            connection.execute(schema.terms.insert().values(values))
-            for block in [*names, *kind_blocks(cap.box)]:
-                open_block(connection, name, block, cap, {})
-
-        row_details = json.dumps({**json.loads(details), "fingerprint": fingerprint})
-        block = "" if blocks is None else json.dumps(names)
-        row = Entry(
-            kind=EntryKind.BUDGET,
-            budget=name,
-            author=person.name,
-            block=block,
-            unit=unit_name,
-            relation=relation,
-            details=row_details,
-        )
-        try:
-            self._store.append(row, write)
-        except AlreadyThere:
-            raise InvalidArgument(
-                "name", name, "a new name: another process has just created it", "Open it again"
-            ) from None
-
-
-class TestLedger(Ledger):
-    """A ledger for tests: its budgets take releases with predictable noise, from a `hush.randomness.TestSource`.
-
-    Its budgets are marked permanently, in rows that cannot be changed, and their guarantees begin with "NOT PRIVATE".
-    The budgets of other ledgers refuse such releases, and no ledger has budgets of both kinds.
-
-    >>> from hush import statistics
-    >>> from hush.randomness import TestSource
-    >>> with TestLedger() as ledger:
-    ...     people = ledger.budget("people", epsilon=2, unit="person")
-    ...     answer = statistics.count([1, 2], units=["ann", "bob"], epsilon=0.5, budget=people, source=TestSource(1))
-    ...     print(people.spent, str(people.guarantee())[:11])
-    0.5 NOT PRIVATE
-    """
-
-    __test__ = False  # its name is not that of a test case
-    for_tests = True
-
-    def __init__(self, url: str | None = None, *, token: str | None = None, identity: Identity | None = None) -> None:
-        """Open a ledger for tests, or create it; without ``url``, in a folder that is removed when it is closed."""
-        self._folder = None
-        if url is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="hush-test-ledger-", ignore_cleanup_errors=True)
-            url = f"sqlite:///{self._folder.name}/privacy.db"
-        super().__init__(url, token=token, identity=identity)
-
-    def close(self) -> None:
-        """Close the connections, and remove the folder that was made for the ledger."""
-        super().close()
-        if self._folder is not None:
-            self._folder.cleanup()
-
 
 def _store(url: str) -> Store:
     try:
@@ -442,15 +347,3 @@ def _store(url: str) -> Store:
     if backend == "postgresql":
         return PostgresStore(parsed.set(drivername="postgresql+psycopg"))
     raise Unsupported(f"a ledger in {backend}", "Use sqlite:///file or postgresql://user@host/database")
-
-
-def _fingerprint(data: str | Path | None) -> str | None:
-    if data is None:
-        return data
-    if isinstance(data, str):
-        return checked_text("fingerprint", data, 500)
-    try:
-        with data.open("rb") as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-    except (OSError, AttributeError):
-        raise InvalidArgument("fingerprint", str(data), "a text, or the path of a file that can be read") from None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hush.accounting import ApproximateDPEvent, events
 from hush.accounting.budget import Budget, Charge
-from hush.accounting.receipts import check_budget
+from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms import AboveThreshold, Laplace
@@ -75,7 +75,7 @@ class ReusableHoldout:
         epsilon: The epsilon of all answers together.
         max_overfits: How often the holdout's mean may be released.
         tolerance: How far the two means may differ before the holdout's mean is released.
-        budget: A budget to charge with epsilon, once.
+        budget: A budget to charge with epsilon, once. ``receipt`` then says what is left of it.
         source: The source of noise. Pass a TestSource in tests only.
 
     Guarantee:
@@ -125,8 +125,11 @@ class ReusableHoldout:
             epsilon=self.epsilon, delta=0.0, method="reusable holdout", assumptions=assumptions, **stated
         )
         check_budget(budget)
+        self.receipt: Receipt | None = None
         if budget is not None:
-            budget.reserve(Charge(event=self.event, purpose="reusable holdout", delta=None)).commit()
+            reservation = budget.reserve(Charge(event=self.event, purpose="reusable holdout", delta=None))
+            reservation.commit()
+            self.receipt = receipt_of(reservation, self.guarantee)
         self._session = self._threshold.start(self.tolerance, self._source)
 
     @property

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hush.accounting import ComposedEvent, Event, PldAccountant
 from hush.accounting.events import QualifiedEvent
+from hush.accounting.hold import active
 from hush.accounting.receipts import receipt_of
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
 from hush.estimators.base.estimator import SharesBudget, check_budget_and_source
@@ -175,11 +176,12 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
         guarantee = PldAccountant(unit=unit).compose(event).guarantee(self.delta)
         # Before any teacher is trained: a budget that is too small must refuse without having looked at the data.
         reservation = self._reserve(event)
-        student, answers, cost = self._train(private, questions, len(classes), plan, source)
-        if reservation is not None:
-            # Nothing is published before this: the student and the labels stand for releases.
-            reservation.commit()
-            self.receipt_ = receipt_of(reservation, guarantee)
+        with active(reservation):
+            student, answers, cost = self._train(private, questions, len(classes), plan, source)
+            if reservation is not None:
+                # Nothing is published before this: the student and the labels stand for releases.
+                reservation.commit()
+                self.receipt_ = receipt_of(reservation, guarantee)
         self.classes_ = classes
         self.student_, self.data_dependent_ = student, cost
         self.guarantee_, self.event_ = guarantee, event

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindows, Guarantee, Relation, Unit
-from hush.ledger.accounts.boxes import block_limit
 from hush.ledger.accounts.people import Role
 from hush.ledger.accounts.refusals import checked_text
+from hush.ledger.accounts.terms.boxes import block_limit
 from hush.ledger.storage import schema as schema
 from hush.numerics import round_up
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from hush.accounting import Event
 from hush.accounting.budget import Charge, Repeat, StoredAnswer
 from hush.errors import InvalidArgument
-from hush.ledger.accounts.boxes import boxed_row_block
 from hush.ledger.accounts.people import Role, may_serve
 from hush.ledger.accounts.reservation import Reserved
+from hush.ledger.accounts.terms.boxes import boxed_row_block
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind, parsed_details
 from hush.ledger.storage.errors import NotAllowed

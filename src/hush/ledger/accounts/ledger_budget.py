@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from hush.accounting import Event, events
 from hush.accounting.budget import LOSS_STEPS, Cap, Charge, Cost, StoredAnswer
 from hush.accounting.receipts import Receipt
-from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
+from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
 from hush.ledger.accounts.blocks import (
     check_block,
@@ -29,7 +29,7 @@ from hush.ledger.accounts.blocks import (
     refuse_nested,
     set_share,
 )
-from hush.ledger.accounts.boxes import ONE_RELEASE, boxed_row_block, is_boxed, kind_blocks
+from hush.ledger.accounts.charging import append_charge
 from hush.ledger.accounts.earlier_charges import (
     earlier_reservation,
     hashed_question,
@@ -39,14 +39,15 @@ from hush.ledger.accounts.earlier_charges import (
 )
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.refusals import check_request, checked_purpose, refuse_predictable
-from hush.ledger.accounts.reservation import Reserved, check_asked_once, check_before_commit
+from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.accounts.run_budget import RunBudget
-from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status, takes_nearly_all
+from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
+from hush.ledger.accounts.terms.boxes import kind_blocks
 from hush.ledger.accounts.whole_plan import WholePlan, reserve_whole
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, EntryKind
-from hush.ledger.storage.errors import LedgerDamaged, OverBudget
-from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Store
+from hush.ledger.storage.entry import Entry, EntryKind, cost_columns
+from hush.ledger.storage.errors import LedgerDamaged
+from hush.ledger.storage.store import AlreadyThere, Store
 from hush.randomness import TEST_RANDOMNESS
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class LedgerBudget:
             return before
         details = stored_details(charge)
         try:
-            return Reserved(self, self._append_charge(EntryKind.RESERVED, charge, question=question, details=details))
+            return Reserved(self, append_charge(self, EntryKind.RESERVED, charge, question=question, details=details))
         except AlreadyThere:
             earlier = earlier_reservation(self, charge)
             if earlier is None:
@@ -156,7 +157,7 @@ class LedgerBudget:
         charge = Charge(event=event, purpose=purpose, request=request)
         check_request(request)
         try:
-            return self._append_charge(EntryKind.COMMITTED, charge, details={})
+            return append_charge(self, EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
             (row,) = self.store.lasting_rows(schema.entries.c.budget == self.name, schema.entries.c.request == request)
             refuse_other_charge(self, row, charge)
@@ -166,7 +167,7 @@ class LedgerBudget:
 
     def price(self, event: Event, *, delta: float | None = None) -> ChargePrice:
         """Return the price of an event. Nothing is charged."""
-        statuses = self._charged_blocks()
+        statuses = self.charged_blocks()
         index = None if self.cap.box is None else self.cap.box.kind_of(event, self.cap.relation, self.cap.unit)
         if index is not None and self.box_left[index]:
             cost = Cost()  # the box is paid
@@ -227,7 +228,7 @@ class LedgerBudget:
             left = {row[0]: row[1] // LOSS_STEPS for row in connection.execute(query)}
         return tuple(left[block] for block in kinds)
 
-    def _charged_blocks(self) -> list[Status]:
+    def charged_blocks(self) -> list[Status]:
         """Return the state of the blocks that a charge applies to: those given to `at`, or all that are not retired."""
         statuses = self.status()
         return [status for status in statuses if self._blocks is not None or not status.retired] or statuses
@@ -251,7 +252,7 @@ class LedgerBudget:
 
     def receipt(self, row: Entry, epsilon: float, delta: float) -> Receipt:
         """Return the receipt of a row."""
-        statuses = self._charged_blocks()
+        statuses = self.charged_blocks()
         return Receipt(
             budget=self.name,
             row=row.id,
@@ -391,7 +392,7 @@ class LedgerBudget:
             "block": self.block_list(),
             "unit": self.cap.unit.name,
             "relation": self.cap.relation.value,
-            **asdict(cost),
+            **cost_columns(cost),
         }
         if charge is not None:
             values.update(event=charge.event.to_json(), purpose=checked_purpose(charge.purpose), request=charge.request)
@@ -408,63 +409,10 @@ class LedgerBudget:
             raise InvalidArgument("blocks", None, "a block that accepts charges", "All are retired or expired")
         return json.dumps(names)
 
-    def _append_charge(self, kind: EntryKind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
-        """Append a charge: from the box, priced by the privacy filter, as the first one, or as a claim."""
-        boxed = boxed_row_block(self.cap, charge.event)
-        if boxed is not None:
-            terms = json.dumps({**details, "delta": None, "stated": charge.delta, "boxed": True})
-            row = self.row(kind, charge, ONE_RELEASE, details=terms, **{**more, "block": boxed})
-            self._check_charge(row)
-            try:
-                return self.store.append(row, check_asked_once)
-            except DoesNotFit:
-                pass  # all of the kind are used: the charge goes on top of the box
-        try:
-            cost = self.cap.cost(charge.event)
-            if takes_nearly_all(self.cap, cost):
-                raise DoesNotFit("it may be the first")
-            row = self.row(
-                kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
-            )
-            self._check_charge(row)
-            return self.store.append(row, check_asked_once)
-        except (DoesNotFit, Unsupported):
-            cost, terms_of_price = cheapest(self.cap, charge, self._charged_blocks())
-        row = self.row(kind, charge, cost, details=json.dumps({**details, **terms_of_price}), **more)
-        return self.append_row(row, cost)
-
-    def append_row(self, row: Entry, cost: Cost) -> Entry:
-        """Append a row that charges, or raise `OverBudget`."""
-        self._check_charge(row)
-        try:
-            return self.store.append(row, check_before_commit)
-        except DoesNotFit:
-            raise self._over_budget(row, cost) from None
-
-    def _check_charge(self, row: Entry) -> None:
-        """Refuse a charge by a person who may not spend, to blocks that share units, or with predictable noise."""
-        self.person.require(Role.OWNER, Role.ANALYST)
-        if row.block and not is_boxed(self.cap, json.loads(row.block)):
-            check_charged(json.loads(row.block), self.cap.unit)
-        self.refuse_predictable(row.event)
-
     def refuse_predictable(self, event: str | None) -> None:
         """Refuse an event, as JSON, of a release whose noise is predictable, unless the budget is for tests."""
         if not self.for_tests:
             refuse_predictable(event)
-
-    def _over_budget(self, row: Entry, cost: Cost) -> OverBudget:
-        statuses = self.status()
-        worst = max(statuses, key=lambda status: status.epsilon)
-        return OverBudget(
-            f"{self.name}: the charge exceeds the budget (epsilon = {self.cap.epsilon:.4g}, "
-            f"delta = {self.cap.delta:.3g} per {self.cap.unit})",
-            asked=self.cap.alone(Event.from_json(row.event or ""), cost),
-            spent=worst.epsilon,
-            left=min(status.left for status in statuses),
-            largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in statuses),
-            least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
-        )
 
     def refuse_other_parts(self, charge: Charge, blocks: str) -> None:
         """Refuse a release that reads other blocks than it charges, if the charge states which it reads."""

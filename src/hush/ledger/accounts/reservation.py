@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument
 from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.accounts.people import may_serve
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import COSTS, Entry, EntryKind, parsed_details
+from hush.ledger.storage.entry import COSTS, Entry, EntryKind, cost_columns, parsed_details
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Effect
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Reserved:
             answer=answer,
             details="{}",
             author=self._budget.person.name,
-            **asdict(change),
+            **cost_columns(change),
         )
         try:
             self._budget.store.append(row, check)

@@ -8,7 +8,7 @@ from typing import Any
 from hush.accounting import Event
 from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
 from hush.errors import Unsupported
-from hush.ledger.accounts.standard_query import standard_query
+from hush.ledger.accounts.terms.standard_query import standard_query
 from hush.ledger.storage.entry import COSTS
 
 _NEARLY_ALL = 0.8  # of a budget: from here on, sharing delta between rules costs more than it is good for

@@ -17,6 +17,7 @@ from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Charge, Cost
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
+from hush.ledger.accounts.charging import append_row
 from hush.ledger.accounts.earlier_charges import hashed_question, stored_details
 from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
@@ -126,5 +127,5 @@ def reserve_whole(budget: LedgerBudget, events: Sequence[Event], delta: float, p
     cost = budget.cap.claimed_cost(together, delta=delta)
     details = json.dumps({"sealed": False, "delta": delta, "is_plan": True})
     charge = Charge(event=together, purpose=purpose, delta=delta)
-    written = budget.append_row(budget.row(EntryKind.RESERVED, charge, cost, details=details), cost)
+    written = append_row(budget, budget.row(EntryKind.RESERVED, charge, cost, details=details), cost)
     return WholePlan(budget, Reserved(budget, written), parts)

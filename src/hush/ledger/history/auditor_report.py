@@ -10,8 +10,8 @@ from typing import Any, Final
 from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.blocks import guarantee_in_blocks
-from hush.ledger.accounts.cap import unit_name_from
-from hush.ledger.accounts.standard_query import WHOLE, standard_query
+from hush.ledger.accounts.terms.cap import unit_name_from
+from hush.ledger.accounts.terms.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BlockRecord, BudgetRecord, Charged, Part

@@ -15,10 +15,10 @@ from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Cap, Cost
 from hush.accounting.events import plain_event
 from hush.errors import HushError
-from hush.ledger.accounts.boxes import ONE_RELEASE, block_limit, boxed_row_block, is_boxed, kind_blocks
-from hush.ledger.accounts.cap import cap_from
 from hush.ledger.accounts.people import Role
 from hush.ledger.accounts.status import priced
+from hush.ledger.accounts.terms.boxes import ONE_RELEASE, block_limit, boxed_row_block, is_boxed, kind_blocks
+from hush.ledger.accounts.terms.cap import cap_from
 from hush.ledger.history.records import (
     PARTS,
     BlockRecord,

@@ -10,7 +10,7 @@ from typing import Any
 
 from hush.accounting import Event
 from hush.accounting.budget import Cap, Cost
-from hush.ledger.accounts.boxes import is_boxed
+from hush.ledger.accounts.terms.boxes import is_boxed
 from hush.ledger.storage.entry import COSTS, Entry
 from hush.ledger.storage.schema import LIMITS
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hush.accounting.budget import Cost
-from hush.ledger.accounts.standard_query import WHOLE, standard_query
+from hush.ledger.accounts.terms.standard_query import WHOLE, standard_query
 from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BudgetRecord
 from hush.report import page_parts as html

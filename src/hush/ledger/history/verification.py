@@ -60,7 +60,7 @@ class Verification:
     def __str__(self) -> str:
         """Return the result as text."""
         if self.ok:
-            return f"{self.rows:,} rows, {self.scope()}. Head: {self.head}"
+            return f"{counted(self.rows, 'row')}, {self.scope()}. Head: {self.head}"
         return "\n".join(map(str, self.findings))
 
     def scope(self) -> str:
@@ -249,4 +249,7 @@ def _notes(replay: LedgerReplay) -> Iterator[str]:
         yield f"Row {row}: the ledger was restored from a backup{doubt}."
     pending = sum(charge.status == "reserved" for charge in replay.charges.values())
     if pending:
-        yield f"{pending} pending reservations, which count as spent. See hush ledger pending."
+        count = (
+            "1 pending reservation, which counts" if pending == 1 else f"{pending} pending reservations, which count"
+        )
+        yield f"{count} as spent. See hush ledger pending."

@@ -100,7 +100,14 @@ class Entry:
     @property
     def cost(self) -> Cost:
         """The row's change to the spent budget."""
-        return Cost(**{name: getattr(self, name) or 0 for name in COSTS})
+        return Cost(
+            renyi=self.renyi,
+            pure=self.pure,
+            unbounded=self.unbounded,
+            delta=self.delta,
+            gaussian=self.gaussian or 0,
+            smoothed=self.smoothed or 0,
+        )
 
     def computed_hash(self) -> str:
         """Return the hash of all other fields.
@@ -108,7 +115,7 @@ class Entry:
         Each field is written with its length, so that two different rows never have the same preimage.
         """
         names = HASHED if has_later_costs(self) else [name for name in HASHED if name not in LATER_COSTS]
-        return hashlib.sha256("".join(_field(getattr(self, name)) for name in names).encode()).hexdigest()
+        return hashlib.sha256("".join([_field(getattr(self, name)) for name in names]).encode()).hexdigest()
 
 
 def has_later_costs(entry: Entry) -> bool:
@@ -118,6 +125,15 @@ def has_later_costs(entry: Entry) -> bool:
 
 COSTS = tuple(field.name for field in fields(Cost))
 """The names of a row's costs."""
+
+
+def cost_columns(cost: Cost) -> dict[str, Any]:
+    """Return a cost as a row stores it.
+
+    >>> cost_columns(Cost(pure=5))["pure"]
+    5
+    """
+    return {name: getattr(cost, name) for name in COSTS}
 
 
 def parsed_details(text: str) -> dict[str, Any]:
@@ -142,5 +158,5 @@ HASHED = tuple(field.name for field in fields(Entry) if field.name != "hash")
 def _field(value: str | int | None) -> str:
     if value is None:
         return "-"
-    text = str(value)
+    text = value if type(value) is str else str(value)  # an enum's text is its value
     return f"{len(text)}:{text}"

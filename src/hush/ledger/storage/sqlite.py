@@ -20,7 +20,7 @@ from hush.errors import InvalidArgument
 from hush.ledger.storage import reader, store
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.disk import Disk
-from hush.ledger.storage.entry import COSTS, HASHED, Entry, EntryKind
+from hush.ledger.storage.entry import COSTS, HASHED, Entry, EntryKind, cost_columns
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
 from hush.ledger.storage.ledger_file import file_of, refuse_links, refuse_split
 from hush.ledger.storage.store import BACKUP_REFUSED, AlreadyThere, Store, closed
@@ -208,15 +208,15 @@ def _log_mode(connection: Any) -> str:
 def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
     """Check a row that charges or settles, and update the budgets. PostgreSQL does the same in a trigger."""
     spender, spender_role, update = entry.author, role, _CHARGE
+    costs = cost_columns(entry.cost)
     if entry.charge is not None:
-        reserved = _settled(connection, entry, role)
+        reserved = _settled(connection, entry, role, costs)
         entry = replace(entry, block=reserved.block, unit=reserved.unit, relation=reserved.relation)
         spender, spender_role, update = reserved.author, reserved.role, _SETTLE
-    elif entry.kind == EntryKind.VOIDED or min(getattr(entry.cost, name) for name in COSTS) < 0:
+    elif entry.kind == EntryKind.VOIDED or min(costs.values()) < 0:
         raise _not_reserved()
     blocks = blocks_of(entry)
-    cost = entry.cost
-    change = {f"by_{name}": getattr(cost, name) for name in COSTS}
+    change = {f"by_{name}": steps for name, steps in costs.items()}
     if not blocks or len(set(blocks)) != len(blocks):
         raise closed()
     for block in blocks:
@@ -230,7 +230,7 @@ def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
     return entry
 
 
-def _settled(connection: sa.Connection, entry: Entry, role: str) -> sa.Row[Any]:
+def _settled(connection: sa.Connection, entry: Entry, role: str, costs: dict[str, int]) -> sa.Row[Any]:
     """Return the reservation that a row settles; refuse what it may not settle."""
     reserved = _run(connection, _RESERVED, charge=entry.charge, budget=entry.budget).one_or_none()
     if reserved is None or entry.kind == EntryKind.RESERVED:
@@ -239,7 +239,7 @@ def _settled(connection: sa.Connection, entry: Entry, role: str) -> sa.Row[Any]:
         raise NotAllowed("Only the person who made a reservation, or an owner, can settle it.")
     if reserved.settled:
         raise AlreadyThere("the reservation was settled before")
-    if any(not -(getattr(reserved, name) or 0) <= getattr(entry.cost, name) <= 0 for name in COSTS):
+    if any(not -(getattr(reserved, name) or 0) <= steps <= 0 for name, steps in costs.items()):
         raise InvalidArgument("event", "...", "at most what was reserved")
     return reserved
 
@@ -300,4 +300,5 @@ def _compiled(statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
 def _run(connection: sa.Connection, statement: Any, **values: Any) -> sa.CursorResult[Any]:
     """Run a statement whose text is compiled once: compiling takes longer than running."""
     text, names, fixed = _compiled(statement)
-    return connection.exec_driver_sql(text, tuple(values.get(name, fixed.get(name)) for name in names))
+    given = {**fixed, **values}
+    return connection.exec_driver_sql(text, tuple([given[name] for name in names]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from hush.accounting.budget import Charge
-from hush.accounting.receipts import check_budget
+from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.numerics import quiet_numpy
+from hush.statistics.noise.estimate import Estimate
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,11 +33,22 @@ def released(function: Callable[P, R]) -> Callable[P, R]:
         budget: Any = arguments.get("budget")
         check_budget(budget)
         result = quiet_function(*args, **arguments)
-        if budget is not None:
-            # The estimates of one release have the same event, so any of them will do.
-            estimate: Any = next(iter(result.values())) if isinstance(result, dict) else result
-            delta = estimate.guarantee.delta or None
-            budget.reserve(Charge(event=estimate.event, purpose=function.__name__, delta=delta)).commit()
-        return result
+        if budget is None:
+            return result
+        # The estimates of one release have the same event, so any of them will do.
+        estimate: Any = next(iter(result.values())) if isinstance(result, dict) else result
+        guarantee = estimate.guarantee
+        reservation = budget.reserve(
+            Charge(event=estimate.event, purpose=function.__name__, delta=guarantee.delta or None)
+        )
+        reservation.commit()
+        return _with_receipt(result, receipt_of(reservation, guarantee))
 
     return charged
+
+
+def _with_receipt(result: Any, receipt: Receipt | None) -> Any:
+    """Return a result, or each estimate of a dictionary, with the receipt of its release."""
+    if isinstance(result, dict):
+        return {name: _with_receipt(estimate, receipt) for name, estimate in result.items()}
+    return replace(result, receipt=receipt) if isinstance(result, Estimate) else result

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hush.accounting import Event
+from hush.accounting.receipts import Receipt
 from hush.guarantee import Guarantee
 
 _NO_PARTS: Mapping[str, Any] = MappingProxyType({})
@@ -39,6 +40,7 @@ class Estimate:
         event: The same for accountants.
         keys: The group of each entry; None without groups.
         parts: Other statistics that the same release contains, at no further cost and under the same guarantee.
+        receipt: The cost of the release and the rest of the budget; None without a ledger.
     """
 
     value: Any
@@ -50,6 +52,7 @@ class Estimate:
     event: Event
     keys: tuple[Any, ...] | None = None
     parts: Mapping[str, Estimate] = field(default_factory=lambda: _NO_PARTS)
+    receipt: Receipt | None = field(default=None, compare=False)
 
     def __getitem__(self, key: Any) -> Estimate:
         """Return the estimate for one group."""

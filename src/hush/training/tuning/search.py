@@ -17,6 +17,7 @@ from torch import nn
 from hush.accounting import Event, ParallelByIndexEvent, SelectionAccountant
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import QualifiedEvent, plain_event
+from hush.accounting.hold import active
 from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Relation, Unit
@@ -144,10 +145,11 @@ class TuningPlan:
             event=self.event(assumptions_of(checked_source)), purpose="a search for hyper-parameters", delta=self.delta
         )
         reservation = None if budget is None else budget.reserve(charge)
-        with SearchIndicator(show=progress):
-            best = self._search(train, checked_source)
-        if reservation is not None:
-            reservation.commit()
+        with active(reservation):
+            with SearchIndicator(show=progress):
+                best = self._search(train, checked_source)
+            if reservation is not None:
+                reservation.commit()
         tuned = self._release(best, checked_source)
         return replace(tuned, receipt=receipt_of(reservation, tuned.guarantee))
 

@@ -18,7 +18,8 @@ from hush.guarantee import CalendarWindow, Relation
 from hush.guarantee.unit import UnitKind
 from hush.guarantee.windows import UnrecordedWindows
 from hush.ledger import Ledger
-from hush.ledger.accounts.cap import cap_terms
+from hush.ledger.accounts.creation import create_budget
+from hush.ledger.accounts.terms.cap import cap_terms
 
 Opened = Callable[..., Ledger]
 
@@ -136,8 +137,8 @@ def test_an_old_ledger_is_read_and_does_not_say_more_than_it_knows(opened: Opene
     ledger = opened()
     unit = Unit(kind=UnitKind.USER_WINDOW, window=UnrecordedWindows(timedelta(days=28)))
     cap = Cap(epsilon=3, delta=1e-6, unit=unit)
-    with mock.patch("hush.ledger.ledger.cap_terms", old_terms):
-        ledger._create(ledger.person, "visits", cap, "patient-month", None, None)
+    with mock.patch("hush.ledger.accounts.creation.cap_terms", old_terms):
+        create_budget(ledger.store, ledger.person, "visits", cap, "patient-month", None, None, for_tests=False)
     visits = ledger.budget("visits")
     old = QualifiedEvent(LaplaceEvent(10.0), Relation.ADD_OR_REMOVE, unit)
     visits.charge(old, purpose=FLU)  # as its rows have it

@@ -13,7 +13,7 @@ from hush.accounting.budget import Box, Charge
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Unit
 from hush.ledger import Ledger, LedgerBudget, OverBudget
-from hush.ledger.accounts.boxes import block_limit, kind_block
+from hush.ledger.accounts.terms.boxes import block_limit, kind_block
 from ledger.ledgers import on_file, rehashed, tampering
 
 Opened = Callable[..., Ledger]

@@ -9,7 +9,7 @@ import pytest
 
 from hush.accounting.budget import Cap
 from hush.guarantee import Relation, Unit
-from hush.ledger.accounts.cap import cap_from, cap_terms, unit_name_from
+from hush.ledger.accounts.terms.cap import cap_from, cap_terms, unit_name_from
 
 CAPS = [
     Cap(epsilon=3.0, delta=1e-6, unit=Unit.example()),

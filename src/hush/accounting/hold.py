@@ -1,0 +1,25 @@
+"""A reservation that this process is working on: other processes see it, and do not void it by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hush.accounting.budget import Reservation
+
+
+@contextmanager
+def active(reservation: Reservation | None) -> Iterator[None]:
+    """Hold a reservation, if there is one, until it is settled, or until the release ends with an error.
+
+    The reservation of a release that failed stays pending. Then nobody works on it, so it can be committed or voided.
+    """
+    if reservation is None:
+        yield
+        return
+    reservation.hold(0)
+    try:
+        yield
+    except BaseException:
+        reservation.release()
+        raise
