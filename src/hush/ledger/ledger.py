@@ -16,8 +16,7 @@ from hush.ledger.accounts.creation import create_budget, fingerprint_of, refuse_
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.refusals import checked_text
-from hush.ledger.accounts.terms.cap import unit_name_from
-from hush.ledger.accounts.terms.cap import cap_from
+from hush.ledger.accounts.terms.cap import cap_from, unit_name_from
 from hush.ledger.accounts.terms.unit import named_unit
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
