@@ -162,7 +162,7 @@ def test_too_few_outputs_are_refused_before_the_data_are_seen(
     monkeypatch.setattr("sys.path", [str(tmp_path), *__import__("sys").path])
     for name in ("one", "other", "none"):
         flags = ("--target", "y", *files.DECLARED, "--epsilon", 3, "--model", f"narrow_of_a_test:{name}")
-        assert "model='narrow_of_a_test" in files.refused(capsys, source, *flags)
+        assert "--model narrow_of_a_test" in files.refused(capsys, source, *flags)
 
 
 REMEMBERING = """

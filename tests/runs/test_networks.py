@@ -145,7 +145,7 @@ def test_a_model_of_a_private_run_is_not_public(
     ("flags", "message"),
     [
         (("--start", "w.safetensors"), "--public: expected a statement"),
-        (("--start", "w.safetensors", "--public", "  "), "public="),
+        (("--start", "w.safetensors", "--public", "  "), "--public "),
         (("--public", WHY), "no statement unless there is a checkpoint"),
         (("--lora", "2"), "--start: expected a public checkpoint"),
         (("--replace-head",), "--start: expected a public checkpoint"),

@@ -146,12 +146,12 @@ def test_the_command(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--search", "learning-rate"], "search="),
-        (["--search", "learning-rate=a,b"], "search="),
-        (["--search", "colour=1,2"], "search="),
-        (["--runs", "0"], "mean="),
-        (["--holdout", "0"], "holdout="),
-        (["--device", "nowhere"], "device="),
+        (["--search", "learning-rate"], "--search "),
+        (["--search", "learning-rate=a,b"], "--search "),
+        (["--search", "colour=1,2"], "--search "),
+        (["--runs", "0"], "mean "),
+        (["--holdout", "0"], "--holdout "),
+        (["--device", "nowhere"], "--device "),
     ],
 )
 def test_mistakes_are_refused_in_one_line(
