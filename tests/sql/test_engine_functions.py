@@ -217,8 +217,8 @@ SCALARS: dict[str, list[str | tuple[str, str]]] = {
         ("m AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin'", SINCE_1900.format("Europe/Berlin")),
         ("EXTRACT(HOUR FROM m AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Kolkata')", HOUR.format("Asia/Kolkata")),
         (
-            "m AT TIME ZONE 'america/new_york' AT TIME ZONE 'Australia/Lord_Howe'",
-            "CASE WHEN YEAR(m) >= 1900 THEN m AT TIME ZONE 'America/New_York' AT TIME ZONE 'Australia/Lord_Howe' END",
+            "m AT TIME ZONE 'america/new_york' AT TIME ZONE 'Asia/Tokyo'",
+            "CASE WHEN YEAR(m) >= 1900 THEN m AT TIME ZONE 'America/New_York' AT TIME ZONE 'Asia/Tokyo' END",
         ),
         (
             "m AT TIME ZONE 'Europe/Berlin' < TIMESTAMP '2021-03-03 23:00:02' AT TIME ZONE 'UTC'",

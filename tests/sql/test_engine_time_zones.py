@@ -94,7 +94,8 @@ def in_zone(host: Any, zone: str) -> Any:
 
 
 def test_sessions_do_not_change_an_answer(host: Any, ranking_key: bytes) -> None:
-    for zone in SESSIONS:
+    # Plans of warehouses run in sessions of DuckDB: one that is not in UTC is enough.
+    for zone in SESSIONS[1:2] if isinstance(host, OnWarehouse) else SESSIONS:
         assert groups(in_zone(host, zone), ranking_key) == expected(), zone
 
 
