@@ -143,7 +143,7 @@ def tune(
     >>> best = tune(train, {"guess": [1, 2, 3]}, cost=lambda settings, noise: GaussianEvent(noise), epsilon=2.0,
     ...             delta=1e-5, score=Score.public("the number 3, from a book"), progress=False)
     >>> best.guarantee.epsilon <= 2, round(best.noise_multiplier, 1), round(best.one_run.epsilon, 1)
-    (True, 3.6, 1.1)
+    (True, 3.2, 1.2)
     """
     plan = plan_tuning(
         space,

@@ -98,7 +98,7 @@ class TuningPlan:
     >>> plan = plan_tuning({"rate": [0.1, 0.3]}, cost=lambda settings, noise: GaussianEvent(noise),
     ...                    score=Score.public("made up"), epsilon=2.0, delta=1e-5)
     >>> plan.guarantee().epsilon <= 2.0, round(plan.noise_multipliers[0], 2)
-    (True, 3.58)
+    (True, 3.24)
     """
 
     space: Space
