@@ -187,12 +187,11 @@ class PrivateTraining:
         if isinstance(self.clipping, Adaptive):
             self._count_unclipped(clipped.norms, to_device(batch.weights, clipped.norms.device))
         for name, value in clipped.gradients.items():
-            # In double precision over physical batches: in single precision, one example could push a sum to where the
-            # others' contributions are rounded away.
+            # In double precision, as each of them: in single precision, one example could change how all others round.
             if name in self._totals:
-                self._totals[name] = self._totals[name].double().add_(value)
-            else:  # double() also copies: the engine may reuse the memory for the next batch
-                self._totals[name] = value if batch.ends else value.double()
+                self._totals[name].add_(value)
+            else:  # a copy: the engine may reuse the memory for the next batch
+                self._totals[name] = value if batch.ends else value.clone()
         self._sums.end()
         self._current, self._position = None, self._position + 1
         if batch.ends:
