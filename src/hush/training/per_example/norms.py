@@ -236,15 +236,16 @@ def product_sum(left: Tensor, right: Tensor, factors: Tensor | None) -> Tensor:
         right: Rows [N, d].
         factors: Factors [N]; 1, if omitted. On a GPU, rows of factor 0 may be not finite.
     """
-    total = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64, device=left.device)
+    total: Tensor | None = None
     for part in _parts(left, left.shape[1] + right.shape[1]):
         left_part, right_part = left[part].double(), right[part].double()
         if factors is not None and left.is_cuda:
-            left_part, right_part = scale_examples(left_part, factors[part]), scale_examples(right_part, factors[part] > 0)
+            left_part = scale_examples(left_part, factors[part])
+            right_part = scale_examples(right_part, factors[part] > 0)
         elif factors is not None:
-            left_part = left_part.mul_(factors[part].double().unsqueeze(1))
-        total.addmm_(left_part.mT, right_part)
-    return total
+            left_part = left_part * factors[part].double().unsqueeze(1)
+        total = left_part.mT @ right_part if total is None else total.addmm_(left_part.mT, right_part)
+    return left.new_zeros(left.shape[1], right.shape[1], dtype=torch.float64) if total is None else total
 
 
 def _parts(rows: Tensor, width: int) -> list[slice]:
