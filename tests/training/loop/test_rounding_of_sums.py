@@ -111,14 +111,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def total(case: Case, values: Tensor, **settings: Any) -> Tensor:
+def total(case: Case, values: Tensor, **changes: Any) -> Tensor:
     """Return the sum of the first step, as the noise meets it."""
     make, inputs = case
     model = make()
     with torch.no_grad():
         for param in model.parameters():
             param.zero_()
-    settings = {"sampling": Full(), "clip_norm": 1.0, "num_steps": 1} | settings
+    settings: dict[str, Any] = {"sampling": Full(), "clip_norm": 1.0, "num_steps": 1} | changes
     groups = settings.pop("groups", None)
     if groups is not None:
         settings["clipping"], settings["clip_norm"] = Flat(1.0, groups), None
@@ -179,7 +179,7 @@ def test_nor_in_other_kinds_of_runs(setting: str) -> None:
 
 
 def test_nor_by_projected_norms(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"contribution": Projected(5), "clip_norm": 100.0}
+    settings: dict[str, Any] = {"contribution": Projected(5), "clip_norm": 100.0}
     assert shifts(LAYERS["linear"], attack()[:7900], **settings) == pytest.approx([VICTIM, VICTIM], abs=1e-6)
     add_in_single_precision(monkeypatch)
     assert min(shifts(LAYERS["linear"], attack()[:7900], **settings)) > 1.2
@@ -187,7 +187,7 @@ def test_nor_by_projected_norms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nor_in_micro_batches() -> None:
     """Half of its gradient, as two records share a contribution."""
-    settings = {"sampling": InOrder(COUNT), "contribution": Microbatches(2)}
+    settings: dict[str, Any] = {"sampling": InOrder(COUNT), "contribution": Microbatches(2)}
     assert shifts(LAYERS["linear"], attack(), removal=False, **settings) == pytest.approx([VICTIM / 2], abs=1e-6)
 
 

@@ -81,7 +81,8 @@ class PrivateTraining:
 
     Assumes:
         The loss of an example depends on that example only (checked here for every new shape of batch, as far as
-        gradients show it; the caller's duty where inputs or detached values couple examples). Nothing else computed
+        gradients show it; the caller's duty where inputs or detached values couple examples), and torch computes it the
+        same in every row of a batch of one shape, to the last bit (an assumption on its kernels). Nothing else computed
         from the data is released: losses and accuracies on training data are not private (the caller's duty). The
         sampling rate is public (the caller's duty).
 

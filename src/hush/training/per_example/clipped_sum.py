@@ -4,7 +4,7 @@ tap values  what the backward pass returned for each tap
 pieces      for each parameter, the gradients of disjoint parts of it, with all uses added up (`merged`)
 norms       squared norms of all pieces together, by clipping group
 factors     clip factors [groups, B], and the norm of each example's whole gradient
-sums        for each parameter, the sum over examples of factor times gradient, in fp64 from the first addition to the last
+sums        for each parameter, the sum over examples of factor times gradient, in fp64 throughout
 """
 
 from __future__ import annotations
