@@ -168,8 +168,8 @@ def test_examples_that_are_not_finite_or_not_chosen_have_factor_0() -> None:
 
 
 def test_the_slack_is_constant_and_what_it_does_not_cover_is_refused() -> None:
-    """A share of 2^-11 is for rounding to the noise's grid, 1e-4 for norms, and 2^-12 for additions."""
-    assert rounding_slack() == 2.0**-11 + 1e-4 + 2.0**-12
+    """A share of 2^-11 is for rounding to the noise's grid, 1e-4 for norms, and 2^-13 for additions."""
+    assert rounding_slack() == 2.0**-11 + 1e-4 + 2.0**-13
     assert rounding_slack() < 1e-3
     refuse_too_many(10**6, 10**5)
     with pytest.raises(Unsupported, match="physical_batch_size"):

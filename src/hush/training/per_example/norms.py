@@ -29,7 +29,7 @@ HALF = (torch.bfloat16, torch.float16)
 
 # The relative error of fp32 sums over elements; norms are those of the same numbers that are summed.
 _SUM_SLACK = 1e-4
-_ADDITION = 2.0**-12  # what adding up contributions may cost
+_ADDITION = 2.0**-13  # what adding up contributions may cost
 _U = 2.0**-53  # the relative error of a rounding in fp64
 # A squared norm below this share of its largest possible value has cancelled: the share counts as doubt.
 _CANCELLED = 1e-4

@@ -37,7 +37,7 @@ from hush.training.per_example.rules import refuse_mixing
 
 _SMALLEST_FACTOR = 1e-30  # smaller factors would be rounded coarsely in single precision, and count as 0
 # How many terms a backward pass may add up for an example, times how much larger they are than their sum.
-_TERMS = 2.0**14
+_TERMS = 2.0**13
 _UNIT = 2.0**22  # integers in a standard deviation of a projection's vector
 _TOLERANCE = 0.05, 1e-5  # of the agreement: in clip norms, and relative to the norms of all terms
 
