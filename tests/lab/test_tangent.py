@@ -69,7 +69,7 @@ def test_gradients_are_the_engines(problem: Any, name: str) -> None:
         expected = engine.clipped_sum(clipping).gradients
     engine.detach()
     for key, value in expected.items():
-        assert torch.allclose(gradient[key].float() * len(x), value, rtol=1e-3, atol=1e-3 * float(value.abs().max()))
+        assert torch.allclose(gradient[key].double() * len(x), value, rtol=1e-3, atol=1e-3 * float(value.abs().max()))
 
 
 def test_models_stay_as_they_are() -> None:

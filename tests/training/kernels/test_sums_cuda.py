@@ -38,7 +38,7 @@ assert torch.allclose(norms.double(), expected.sqrt() / 4, rtol=1e-5, equal_nan=
 
 for values, group, total in zip(dense, groups, sums_cuda.weighted_sums(dense, groups, factors), strict=True):
     weights = factors[group].view(-1, *[1] * (values.dim() - 1))
-    assert torch.allclose(total, (torch.nan_to_num(values.float()) * weights).sum(0), rtol=1e-4, atol=1e-5)
+    assert torch.allclose(total, (torch.nan_to_num(values.double()) * weights.double()).sum(0), rtol=1e-12, atol=1e-12)
 
 tensors = [torch.randn(size, 5, 33), torch.randn(size, 5, 33), torch.randn(size, 2, 3)]
 tensors[0][3] = torch.nan

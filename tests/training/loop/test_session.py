@@ -70,7 +70,7 @@ def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
     total = torch.cat([gradient.flatten() for gradient in expected.gradients.values()]) + noise
     train(private)
     assert len(sample) != 40
-    assert torch.allclose(weights(private), before - 0.1 * total / 40, atol=1e-4)
+    assert torch.allclose(weights(private), (before - 0.1 * total / 40).float(), atol=1e-4)
 
 
 def test_an_empty_sample_still_gets_noise() -> None:

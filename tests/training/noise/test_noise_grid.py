@@ -39,7 +39,7 @@ def test_rounding_is_a_small_share_of_the_clip_norm(
     assert grid.stddev * grid.spacing == stddev
     assert 2.0**7 <= grid.stddev <= 2.0**44
     # What is clipped away pays for it: a contribution and its rounding stay within the clip norm.
-    assert clip_norm * (1 - rounding_slack(1)) + math.sqrt(size) * grid.spacing < clip_norm
+    assert clip_norm * (1 - rounding_slack()) + math.sqrt(size) * grid.spacing < clip_norm
 
 
 def test_noise_that_double_precision_could_not_hold_is_refused() -> None:

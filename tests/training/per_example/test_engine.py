@@ -123,7 +123,7 @@ def test_small_gradients_do_not_vanish_in_half_precision() -> None:
         total = clipped_sum(model, x, lambda module, batch: module(batch).float().sum(1) * 3e-8, clip_norm=1.0)
     norms = x.norm(dim=1) * 3**0.5 * 3e-8
     assert torch.allclose(total.norms, norms, rtol=0.05)
-    weight = (x.sum(0) * 3e-8).expand(3, -1)
+    weight = (x.double().sum(0) * 3e-8).expand(3, -1)
     assert torch.allclose(total.gradients["weight"], weight, rtol=0.05, atol=1e-9)
 
 

@@ -52,7 +52,7 @@ def looped(model: nn.Module, loss_of: Callable[[int], Tensor], clip_norm: float,
     drawn = [integer_gaussian(KEY, step * COUNT + number, rows.shape[1], stddev=2.0**22) for number in range(COUNT)]
     vectors = (torch.stack(drawn).double() + 0.5) * 2.0**-22
     norms = (rows @ vectors.T).square().mean(1).sqrt()
-    target = clip_norm * (1 - rounding_slack(BATCH))
+    target = clip_norm * (1 - rounding_slack())
     return norms, (rows * (target / norms).clamp(max=1.0)[:, None]).sum(0)
 
 

@@ -37,7 +37,7 @@ def test_norms_and_sums_are_those_of_a_loop(name: str, count: int) -> None:
     largest = max(float(gradient.abs().max()) for gradient in plain.gradients.values())
     for key, gradient in plain.gradients.items():
         other = fast.gradients.get(key, torch.zeros_like(gradient))
-        assert float((other - gradient).abs().max()) <= 8e-4 * largest, key  # of which 6e-4 are slack for rounding
+        assert float((other - gradient).abs().max()) <= 8e-4 * largest, key  # of which 7.2e-4 are slack for rounding
     check(model, x[:count], losses, clip_norm=CLIP)
 
 

@@ -173,7 +173,7 @@ def factors(
 
 
 def weighted_sums(tensors: list[Tensor], groups: list[int], factors: Tensor) -> list[Tensor]:
-    """Return the sum over examples of factor times gradient, for each tensor, in fp32.
+    """Return the sum over examples of factor times gradient, for each tensor, in fp64.
 
     Args:
         tensors: Gradients [B, ...].
@@ -182,7 +182,7 @@ def weighted_sums(tensors: list[Tensor], groups: list[int], factors: Tensor) -> 
     """
     sums: list[Tensor] = [factors] * len(tensors)
     size, device = factors.shape[1], factors.device
-    factors = factors.float().contiguous()  # the kernel adds up in fp32; clipping by groups returns fp64
+    factors = factors.float().contiguous()  # clipping by groups returns fp64
     all_rows = [_as_rows(tensor) for tensor in tensors]
     for dtype, aligned, numbers in _launches(all_rows):
         rows = [all_rows[number] for number in numbers]
@@ -190,7 +190,7 @@ def weighted_sums(tensors: list[Tensor], groups: list[int], factors: Tensor) -> 
         tiles = _tiles(sizes, _COLUMNS, device)
         # Few columns would leave most of the device idle: then the examples are split among programs, too.
         splits = max(min(_BUSY // len(tiles), size // 8), 1)
-        parts = torch.empty(splits, sum(sizes), device=device)
+        parts = torch.empty(splits, sum(sizes), device=device, dtype=torch.float64)
         with torch.cuda.device(device):
             _weighted_sums[(len(tiles), splits)](
                 tiles,
@@ -342,7 +342,7 @@ def _weighted_sums(
     group_factors = factors + tl.load(row + 3) * size
     at = start + tl.arange(0, COLUMNS)
     inside = at < length
-    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    total = tl.zeros((ROWS, COLUMNS), tl.float64)  # `norms.rounding_slack` says why
     first = tl.program_id(1) * split_size
     last = tl.minimum(first + split_size, size)
     for begin in range(first, last, ROWS):
@@ -352,6 +352,6 @@ def _weighted_sums(
         needed = inside[None, :] & (factor > 0)[:, None]
         # In 64 bits: examples times elements exceed 2^31.
         where = values + example[:, None].to(tl.int64) * stride + at[None, :]
-        total += factor[:, None] * tl.load(where, mask=needed, other=0.0).to(tl.float32)
+        total += factor[:, None].to(tl.float64) * tl.load(where, mask=needed, other=0.0).to(tl.float64)
     out = parts + tl.program_id(1).to(tl.int64) * parts_stride + tl.load(tile + 2) + tl.arange(0, COLUMNS)
     tl.store(out, tl.sum(total, 0), mask=inside)

@@ -144,8 +144,12 @@ class BatchSums:
         return is_recurring or self.engine.signature() not in self._checked
 
     def _num_summed(self, step: int) -> int:
-        """Return how many contributions the margin for rounding allows for: twice the expected batch."""
-        return 2 * self._plan.setting(step)[1]
+        """Return a number of contributions that a step exceeds with a probability below 1e-50, to check rounding."""
+        plan, batch_size = self._plan, self._plan.setting(step)[1]
+        count = plan.sampling.count(step, plan.num_units, batch_size)
+        # For a Poisson sample of expectation m, Chernoff's bound on P(more than 2 m + 100) is exp(-m h(1 + 100 / m)),
+        # h(a) = (1 + a) log(1 + a) - a, whose exponent is at least 125 for all m.
+        return 2 * batch_size + 100 if count is None else count
 
 
 def _backend(model: nn.Module, compile: bool | str | None) -> str | None:  # noqa: A002

@@ -82,7 +82,8 @@ class PrivateTraining:
 
     Assumes:
         The loss of an example depends on that example only (checked here for every new shape of batch, as far as
-        gradients show it; the caller's duty where inputs or detached values couple examples). Nothing else computed
+        gradients show it; the caller's duty where inputs or detached values couple examples), and torch computes it the
+        same in every row of a batch of one shape, to the last bit (an assumption on its kernels). Nothing else computed
         from the data is released: losses and accuracies on training data are not private (the caller's duty). The
         sampling rate is public (the caller's duty).
 
@@ -188,12 +189,11 @@ class PrivateTraining:
         if isinstance(self.clipping, Adaptive):
             self._count_unclipped(clipped.norms, to_device(batch.weights, clipped.norms.device))
         for name, value in clipped.gradients.items():
-            # In double precision over physical batches: in single precision, one example could push a sum to where the
-            # others' contributions are rounded away.
+            # In double precision, as each of them: in single precision, one example could change how all others round.
             if name in self._totals:
-                self._totals[name] = self._totals[name].double().add_(value)
-            else:  # double() also copies: the engine may reuse the memory for the next batch
-                self._totals[name] = value if batch.ends else value.double()
+                self._totals[name].add_(value)
+            else:  # a copy: the engine may reuse the memory for the next batch
+                self._totals[name] = value if batch.ends else value.clone()
         self._sums.end()
         self._current, self._position = None, self._position + 1
         if batch.ends:

@@ -12,9 +12,9 @@ The flow of one private step, and where to read about it:
    of a parameter (tied, called twice, recurrent) are merged first, so that cross terms count.
 4. `norms` measures all forms together and returns clip factors; `clipped_sum` returns the sum of the clipped gradients.
 
-Rounding is part of the bound. Clip factors keep a margin for fp32 sums. Norms from products carry a *doubt*, which
-rounding could hide where positions cancel, and a *rounding*, which half precision adds to a contribution. Both are
-added to the norm.
+Rounding is part of the bound. Sums are in fp64, and clip factors keep a margin (`norms.rounding_slack`). Norms from
+products carry a *doubt*, which rounding could hide where positions cancel, and a *rounding*, which half precision adds
+to a contribution. Both are added to the norm.
 
 - `engine` runs all of this, eagerly or compiled. `buffers` detects models that store data in their buffers.
 - `checks` and `invented_calls` compare the result with a plain loop over examples.

@@ -235,7 +235,7 @@ def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) ->
 
 def _looped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, size: int) -> ClippedSum:
     params = {name: param for name, param in model.named_parameters() if param.requires_grad}
-    totals = {name: torch.zeros_like(param, dtype=torch.float32) for name, param in params.items()}
+    totals = {name: torch.zeros_like(param, dtype=torch.float64) for name, param in params.items()}
     norms = []
     for index in range(size):
         losses = loss(model, select_rows(batch, size, slice(index, index + 1)))

@@ -4,7 +4,7 @@ tap values  what the backward pass returned for each tap
 pieces      for each parameter, the gradients of disjoint parts of it, with all uses added up (`merged`)
 norms       squared norms of all pieces together, by clipping group
 factors     clip factors [groups, B], and the norm of each example's whole gradient
-sums        for each parameter, the sum over examples of factor times gradient
+sums        for each parameter, the sum over examples of factor times gradient, in fp64 throughout
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hush.training.per_example.norms import (
     dense_squares,
     dense_sums,
     measure_products,
+    refuse_too_many,
 )
 from hush.training.plan.clipping import Clipping
 
@@ -36,7 +37,8 @@ class ClippedSum:
     """The sum of clipped gradients, without noise, and the norm of each example's gradient. Neither is private.
 
     Attributes:
-        gradients: The sums, by parameter name.
+        gradients: The sums, by parameter name, in double precision: in single precision, one example might change how
+            thousands of others are rounded.
         norms: Each example's norm before clipping. It is NaN for an example that is not finite; such an example
             contributes a zero gradient.
 
@@ -99,11 +101,13 @@ class ClipTargets:
         clipping: The kind of clipping.
         targets: The largest norm of a contribution, for each clipping group.
         scale: The factor by which losses were scaled up for the backward pass.
+        num_summed: About how many contributions are added up in all; those of this batch, if 0.
     """
 
     clipping: Clipping
     targets: list[float]
     scale: float
+    num_summed: int = 0
 
 
 def clip_and_sum(
@@ -126,6 +130,8 @@ def clip_and_sum(
     if rows > 1:
         # Joined before norms are taken: a unit's rows are one contribution, which is clipped as a whole.
         pieces = [[(gradient.joined(rows), part) for gradient, part in param_pieces] for param_pieces in pieces]
+    terms = max((gradient.terms for param_pieces in pieces for gradient, _ in param_pieces), default=0)
+    refuse_too_many(terms, clip.num_summed or len(chosen))
     sums, norms = _sums(params, pieces, clip, chosen)
     if not norms.is_cuda and bool((bad := norms.isnan()).any()):
         pieces = [[(gradient.without(bad), part) for gradient, part in param_pieces] for param_pieces in pieces]
@@ -151,7 +157,7 @@ def _sums(
         if parts[0][1] is None:
             sums.append(parts[0][0].reshape(param.shape))
             continue
-        total = torch.zeros(param.shape, device=chosen.device, dtype=torch.float32)
+        total = torch.zeros(param.shape, device=chosen.device, dtype=torch.float64)
         for part, rows in parts:
             assert rows is not None
             total[rows[0] : rows[1]] = part.reshape(-1, *param.shape[1:])

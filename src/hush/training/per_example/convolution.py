@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hush.training.per_example.gradients import Gradient
-from hush.training.per_example.norms import scale_examples, zero_examples
+from hush.training.per_example.norms import CANCELLATION, scale_examples, zero_examples
 
 _MAX_COPIED = 1 << 18  # elements of patches to copy at once on a CPU: 1 MiB stays in the cache
 _MAX_COPIED_GPU = 1 << 25  # elements of patches to copy at once on a GPU
@@ -156,6 +156,10 @@ class ConvPatches(Gradient):
     g: Tensor
     shape: ConvShape
 
+    @property
+    def terms(self) -> float:
+        return len(self.g) * math.prod(self.g.shape[2:]) * CANCELLATION
+
     def product(self) -> tuple[Tensor, Tensor]:
         patches = self.shape.patches(self.x).flatten(0, 1).mT  # [B groups, T, d]
         return patches, self.g.reshape(len(patches), -1, patches.shape[1]).mT
@@ -166,8 +170,8 @@ class ConvPatches(Gradient):
     def weighted_sum(self, factors: Tensor) -> Tensor:
         # The weighted sum is the ordinary weight gradient for scaled output gradients: no patches are needed.
         scaled = scale_examples(self.g, factors)
-        x = scale_examples(self.x, factors > 0) if self.x.is_cuda else self.x.to(scaled.dtype)
-        return self.shape.backward(scaled, x, scaled.new_empty(self.shape.weight), of_input=False).float()
+        x = scale_examples(self.x, factors > 0) if self.x.is_cuda else self.x.double()
+        return self.shape.backward(scaled, x, scaled.new_empty(self.shape.weight), of_input=False)
 
     def without(self, bad: Tensor) -> ConvPatches:
         return replace(self, x=zero_examples(self.x, bad), g=zero_examples(self.g, bad))

@@ -353,8 +353,8 @@ class GradientEngine:
         Args:
             clipping: How to clip.
             weights: 1 for each contribution, 0 for one to leave out.
-            num_summed: About how many contributions are added up in all, over physical batches. The more there are, the
-                more a contribution can change how the sum is rounded.
+            num_summed: About how many contributions are added up in all, over physical batches: with too many, rounding
+                could move the sum, which is refused.
             rows: How many consecutive examples make up one contribution.
         """
         assert self._batch_size is not None
@@ -373,8 +373,8 @@ class GradientEngine:
         groups, shares = clipping.groups.of(sizes)
         group_of = dict(zip(sizes, groups, strict=True))
         # Rounding in the sum may lengthen a contribution, so it is clipped a little shorter.
-        clip_norm = clipping.clip_norm * (1 - rounding_slack(num_summed or self._batch_size))
-        clip = ClipTargets(clipping, [clip_norm * share for share in shares], self._loss_scale)
+        clip_norm = clipping.clip_norm * (1 - rounding_slack())
+        clip = ClipTargets(clipping, [clip_norm * share for share in shares], self._loss_scale, num_summed)
         # Autocast is the caller's choice for the model; norms and sums are computed in the types written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             params = [

@@ -31,10 +31,12 @@ import torch
 from torch import Tensor
 
 from hush.training.per_example.norms import (
+    CANCELLATION,
     HALF,
     SquaredNorms,
     compute_dtype,
     dense_sums,
+    product_sum,
     row_squares,
     scale_examples,
     square_norms,
@@ -70,13 +72,22 @@ class Gradient(ABC):
         """Return the squared norms, or what is to be added to those of the other parts."""
         return None
 
+    @property
+    @abstractmethod
+    def terms(self) -> float:
+        """How many terms an entry of the sum has, times how much larger these may be than their sum for one example.
+
+        Where positions are left apart, `clip_factors` counts a norm as at least 2^-8 of that of all positions together
+        (`measure_products`): so their terms are at most 2^8 times larger than a contribution.
+        """
+
     @abstractmethod
     def materialize(self) -> Tensor:
         """Return the gradients themselves: [B, *shape]."""
 
     @abstractmethod
     def weighted_sum(self, factors: Tensor) -> Tensor | None:
-        """Return the sum over examples of factor times gradient, in fp32: [*shape]. The dense part is left out."""
+        """Return the sum over examples of factor times gradient, in fp64: [*shape]. The dense part is left out."""
 
     @abstractmethod
     def without(self, bad: Tensor) -> Gradient:
@@ -101,6 +112,10 @@ class DenseGradient(Gradient):
     @property
     def dense(self) -> Tensor:
         return self.values
+
+    @property
+    def terms(self) -> float:
+        return len(self.values)
 
     def materialize(self) -> Tensor:
         return self.values
@@ -139,6 +154,11 @@ class OuterProducts(Gradient):
         from_products = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
         return (self.x, self.g) if from_products else None
 
+    @property
+    def terms(self) -> float:
+        size, positions = self.x.shape[:2]
+        return size if positions == 1 or self.product() is None else size * positions * CANCELLATION
+
     def measure(self) -> SquaredNorms | None:
         if self.product() is not None:
             return None
@@ -161,17 +181,10 @@ class OuterProducts(Gradient):
             total = sum(dense_sums([gradients], [0], factors[None, part])[0] for gradients, part in self._chunks())
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
-        x, g = self.x, self.g
-        if x.is_cuda and not self.scaled:
-            # Examples that are not finite were not removed on a GPU: both factors must be 0 for them.
-            x, g = scale_examples(x, factors > 0), scale_examples(g, factors)
-        elif not self.scaled:
-            dtype = compute_dtype(x)
-            x, g = x.to(dtype), g.to(dtype) * factors.to(dtype).view(-1, 1, 1)
-        left, right = (x, g) if self.transposed else (g, x)
+        left, right = (self.x, self.g) if self.transposed else (self.g, self.x)
         # sum_i f_i sum_t g_it x_it^T is one matrix product over all B T positions, with f_i g_it instead of g_it.
-        left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
-        return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else (left @ right).float()
+        by_position = None if self.scaled else factors.repeat_interleave(left.shape[1])
+        return product_sum(left.flatten(0, 1), right.flatten(0, 1), by_position)
 
     def without(self, bad: Tensor) -> OuterProducts:
         return replace(self, x=zero_examples(self.x, bad), g=zero_examples(self.g, bad))
@@ -180,7 +193,7 @@ class OuterProducts(Gradient):
 def scale_products(gradients: list[Gradient], groups: list[int], factors: Tensor) -> Iterator[Gradient]:
     """Yield the gradients; bf16 products on a GPU are multiplied by their clip factors, several in one kernel.
 
-    The sums are then matrix products in bf16, with results in fp32.
+    Only these products are rounded to bf16, each on its own; they are added up in fp64.
 
     Args:
         gradients: All gradients.
@@ -281,6 +294,10 @@ class TableRows(Gradient):
     g: Tensor
     num_rows: int
 
+    @property
+    def terms(self) -> float:
+        return self.rows.numel()  # unused entries are zeros in row 0
+
     def measure(self) -> SquaredNorms:
         return SquaredNorms(square_norms(self.g))
 
@@ -301,7 +318,7 @@ class TableRows(Gradient):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = scale_examples(self.g, factors).flatten(0, 1)
-        return scaled.new_zeros(self.num_rows, scaled.shape[1]).index_add_(0, self.rows.flatten(), scaled).float()
+        return scaled.new_zeros(self.num_rows, scaled.shape[1]).index_add_(0, self.rows.flatten(), scaled)
 
     def without(self, bad: Tensor) -> TableRows:
         return replace(self, g=zero_examples(self.g, bad))
@@ -341,6 +358,11 @@ class TiedTable(Gradient):
     @property
     def dense(self) -> Tensor:
         return self.values
+
+    @property
+    def terms(self) -> float:
+        # Below, the norm counts as at least 2^-8 of that of the rows. So both parts are at most 2^8 + 1 times larger.
+        return (len(self.values) + self.table.terms) * 2 * (CANCELLATION + 1)
 
     def measure(self) -> SquaredNorms:
         # |a + b|^2 = |a|^2 + 2 <a, b> + |b|^2; the first term is that of the dense part.

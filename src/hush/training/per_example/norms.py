@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hush.errors import Unsupported
 from hush.training.kernels.constants import constant
 from hush.training.kernels.gram import gram
 from hush.training.noise.noise_grid import SHARE
@@ -28,9 +29,14 @@ HALF = (torch.bfloat16, torch.float16)
 
 # The relative error of fp32 sums over elements; norms are those of the same numbers that are summed.
 _SUM_SLACK = 1e-4
+_ADDITION = 2.0**-13  # what adding up contributions may cost
+_U = 2.0**-53  # the relative error of a rounding in fp64
 # A squared norm below this share of its largest possible value has cancelled: the share counts as doubt.
 _CANCELLED = 1e-4
+CANCELLATION = 2.0**8  # so terms are at most this many times longer than a contribution, on a GPU, and 10^2 on a CPU
 _CHUNK = 1 << 13  # elements whose squares are added in fp32
+_CONVERTED = 1 << 18  # elements to convert to fp64 at once on a CPU: 2 MiB stay in the cache
+_CONVERTED_GPU = 1 << 26
 # A smaller factor would be rounded coarsely in fp32. Such an example counts as not finite.
 _SMALLEST_FACTOR = 1e-30
 # So does an example with a larger input: its product with a tiny gradient would be rounded coarsely.
@@ -76,14 +82,42 @@ def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
     return right if left is None else left if right is None else left + right
 
 
-def rounding_slack(num_summed: int) -> float:
-    """Return the share by which clipping must stay below the clip norm: for rounding in fp32, and to the noise's grid.
+def rounding_slack() -> float:
+    """Return the share by which clipping must stay below the clip norm, for all rounding that is not the record's own.
+
+    Let c_i be the clipped contributions, functions of one record each, and let S(D) be their computed sum. With
+    |S(D) - sum of c_i| <= e, whatever the records, a record moves S by at most |c| + 2 e. So it does not matter which
+    rows the others take in the batch, nor in which order a kernel adds them. The three parts of the share:
+
+    SHARE       rounding to the noise's grid
+    _SUM_SLACK  a norm in fp32, which may be too small, and factors in fp32
+    _ADDITION   2 e / C. Products and sums are in fp64, from single contributions to the grid. For any order of k
+                additions and one rounding of each product, each entry has an error of at most gamma_(k + 1) times the
+                sum of its terms' sizes, gamma_k = k u / (1 - k u), u = 2^-53 (Higham 2002, Accuracy and Stability of
+                Numerical Algorithms, Sections 3.1 and 4.2). The terms of a contribution have norms of at most a C in
+                sum, where a > 1 if they cancel each other. So e <= gamma_(k + 1) n a C for n contributions, and
+                `refuse_too_many` refuses sums for which k, a and n are too large.
+
+    In fp32 the same bound would be 2^-23 k n C: one record moves a sum of 32,000 by 8 C, if the sum passes a power of
+    two because of it and rounds thousands of tiny contributions up that would have been exact.
+    """
+    return SHARE + _SUM_SLACK + _ADDITION
+
+
+def refuse_too_many(terms: float, num_summed: int) -> None:
+    """Refuse a sum whose rounding `rounding_slack` does not cover.
 
     Args:
-        num_summed: About how many examples are summed. With every addition the sum is rounded, and an example changes
-            how: so the slack grows with their number.
+        terms: k a, for the form of gradient that has the most: additions in a physical batch, times how much larger
+            than their sum the terms of a contribution may be (`Gradient.terms`).
+        num_summed: n, about how many contributions are added up in a step; in fp64 over physical batches, too.
     """
-    return min(SHARE + _SUM_SLACK + num_summed * 2.0**-21, 0.5)
+    # Sums of physical batches are added one by one. There are fewer of them than contributions.
+    if not 2 * _U * (terms + num_summed + 2) * num_summed <= _ADDITION * 0.99:
+        raise Unsupported(
+            f"{num_summed} contributions in a step, by sums of {terms:.3g} terms: rounding might move such a sum",
+            "Use a smaller physical_batch_size",
+        )
 
 
 def zero_examples(values: Tensor, bad: Tensor) -> Tensor:
@@ -92,10 +126,9 @@ def zero_examples(values: Tensor, bad: Tensor) -> Tensor:
 
 
 def scale_examples(values: Tensor, factors: Tensor) -> Tensor:
-    """Return values [B, ...] times factors [B]; 0 where the factor is 0, even if the value is not finite."""
-    dtype = compute_dtype(values)
-    factors = factors.to(dtype).view(-1, *([1] * (values.dim() - 1)))
-    return torch.where(factors > 0, values.to(dtype) * factors, 0.0)
+    """Return values [B, ...] times factors [B] in fp64; 0 where the factor is 0, even if the value is not finite."""
+    factors = factors.double().view(-1, *([1] * (values.dim() - 1)))
+    return torch.where(factors > 0, values.double() * factors, 0.0)
 
 
 def compute_dtype(values: Tensor) -> torch.dtype:
@@ -171,9 +204,7 @@ def row_squares(values: Tensor) -> Tensor:
 
 
 def dense_sums(values: list[Tensor], groups: list[int], factors: Tensor) -> list[Tensor]:
-    """Return the sum over examples of factor times gradient, for each dense gradient.
-
-    Sums are in fp32. In a coarser type, adding or removing an example would also change how all others are rounded.
+    """Return the sum over examples of factor times gradient, for each dense gradient, in fp64.
 
     Args:
         values: Gradients [B, ...].
@@ -189,10 +220,38 @@ def dense_sums(values: list[Tensor], groups: list[int], factors: Tensor) -> list
 
 def _dense_sum(values: Tensor, factors: Tensor) -> Tensor:
     if values.is_cuda:  # examples that are not finite have factor 0, but were not removed: that would need a wait
-        return scale_examples(values, factors).sum(0).float()
-    dtype = compute_dtype(values)
-    total: Tensor = (factors.to(dtype) @ values.flatten(1).to(dtype)).float()
+        return scale_examples(values, factors).sum(0)
+    flat, factors = values.flatten(1), factors.double()
+    total = torch.zeros(flat.shape[1], dtype=torch.float64)
+    for part in _parts(flat, flat.shape[1]):
+        total.addmv_(flat[part].double().mT, factors[part])
     return total.view(values.shape[1:])
+
+
+def product_sum(left: Tensor, right: Tensor, factors: Tensor | None) -> Tensor:
+    """Return the sum over rows of factor times outer product, in fp64: [p, d].
+
+    Args:
+        left: Rows [N, p].
+        right: Rows [N, d].
+        factors: Factors [N]; 1, if omitted. On a GPU, rows of factor 0 may be not finite.
+    """
+    total: Tensor | None = None
+    for part in _parts(left, left.shape[1] + right.shape[1]):
+        left_part, right_part = left[part].double(), right[part].double()
+        if factors is not None and left.is_cuda:
+            left_part = scale_examples(left_part, factors[part])
+            right_part = scale_examples(right_part, factors[part] > 0)
+        elif factors is not None:
+            left_part = left_part * factors[part].double().unsqueeze(1)
+        total = left_part.mT @ right_part if total is None else total.addmm_(left_part.mT, right_part)
+    return left.new_zeros(left.shape[1], right.shape[1], dtype=torch.float64) if total is None else total
+
+
+def _parts(rows: Tensor, width: int) -> list[slice]:
+    """Return the parts in which rows are converted to fp64: copies of all of them would not fit into the cache."""
+    step = max((_CONVERTED_GPU if rows.is_cuda else _CONVERTED) // max(width, 1), 1)
+    return [slice(start, start + step) for start in range(0, len(rows), step)]
 
 
 def clip_factors(
@@ -270,12 +329,6 @@ def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_
 
 
 def relative_rounding(like: Tensor) -> float:
-    """Return the relative error of factor times gradient when it enters a matrix product of this type and device."""
-    if not like.is_cuda:
-        # With p significant bits, rounding to nearest has a relative error of at most 2^-p: p = 24 for fp32, 11 for
-        # fp16 and tf32, 8 for bf16. Below "highest", a CPU may multiply in bf16.
-        return 2.0**-23 if torch.get_float32_matmul_precision() == "highest" else 2.0**-8
-    if like.dtype in HALF:
-        return 2.0**-8 if like.dtype is torch.bfloat16 else 2.0**-10
-    is_precise = not (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
-    return 2.0**-22 if is_precise else 2.0**-10
+    """Return the relative error of factor times gradient: `kernels.sums_cuda.scaled` rounds it to bf16 on a GPU."""
+    # With p significant bits, rounding to nearest has a relative error of at most 2^-p: 8 for bf16.
+    return 2.0**-8 if like.is_cuda and like.dtype is torch.bfloat16 else 0.0

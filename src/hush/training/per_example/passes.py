@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from hush.errors import Unsupported
 from hush.training.per_example.engine import check_losses
@@ -134,6 +134,41 @@ class Passes:
             torch.cuda.set_rng_state(state, device)
         with _ForwardModeGuard():
             return self._losses()
+
+
+@contextmanager
+def in_double_precision(model: nn.Module) -> Iterator[None]:
+    """Let a model compute in double precision, until the end of the block; it takes and returns what it did before.
+
+    Its backward pass adds up the gradients of all examples. In single precision, one example could change how thousands
+    of others are rounded (`norms.rounding_slack`).
+    """
+
+    def widen(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        return tree_map_only(Tensor, _to_double, (args, kwargs))
+
+    def narrow(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        return tree_map_only(Tensor, lambda value: value.float() if value.dtype is torch.float64 else value, output)
+
+    tensors = {id(value): value for value in (*model.parameters(), *model.buffers()) if value.dtype is torch.float32}
+    originals = {key: value.data for key, value in tensors.items()}
+    # Modules may be called one by one, on inputs of any type.
+    handles = [module.register_forward_pre_hook(widen, with_kwargs=True) for module in model.modules()]
+    if tensors:
+        handles.append(model.register_forward_hook(narrow, with_kwargs=True))
+    try:
+        for value in tensors.values():
+            value.data = value.data.double()  # the same object: optimizers, ties and the caller refer to it
+        yield
+    finally:
+        for key, value in tensors.items():
+            value.data = originals[key]
+        for handle in handles:
+            handle.remove()
+
+
+def _to_double(value: Tensor) -> Tensor:
+    return value.double() if value.dtype is torch.float32 else value
 
 
 @cache

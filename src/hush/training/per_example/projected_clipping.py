@@ -8,7 +8,7 @@ For all examples at once, the projections on v_j are the derivatives of the loss
 
 projections   r forward passes in forward mode, one for each vector; no per-example gradient is ever computed
 clip factors  min(1, C / M)
-sum           one ordinary backward pass of the losses, weighted by the factors
+sum           one ordinary backward pass of the losses, weighted by the factors, in double precision
 agreement     along one vector, the sum's projection must equal the sum of its terms' projections
 
 An estimate may be too low, and the clipped gradient too long: the event `ProjectedGaussianEvent` covers that. It
@@ -31,11 +31,13 @@ from hush.training.per_example.buffers import refuse_buffers
 from hush.training.per_example.checks import refuse_coupled
 from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.invented_calls import without_tf32
-from hush.training.per_example.norms import rounding_slack
-from hush.training.per_example.passes import Losses, Passes
+from hush.training.per_example.norms import refuse_too_many, rounding_slack
+from hush.training.per_example.passes import Losses, Passes, in_double_precision
 from hush.training.per_example.rules import refuse_mixing
 
 _SMALLEST_FACTOR = 1e-30  # smaller factors would be rounded coarsely in single precision, and count as 0
+# How many terms a backward pass may add up for an example, times how much larger they are than their sum.
+_TERMS = 2.0**13
 _UNIT = 2.0**22  # integers in a standard deviation of a projection's vector
 _TOLERANCE = 0.05, 1e-5  # of the agreement: in clip norms, and relative to the norms of all terms
 
@@ -87,12 +89,13 @@ class ProjectedClipping:
             num_summed: About how many examples are added up in all, over physical batches.
         """
         # A little below the clip norm, so that rounding of the sum cannot exceed it.
-        target = check_positive("clip_norm", clip_norm) * (1 - rounding_slack(num_summed or len(weights)))
+        target = check_positive("clip_norm", clip_norm) * (1 - rounding_slack())
+        refuse_too_many(len(weights) * _TERMS, num_summed or len(weights))
         passes = Passes(self._model, losses, len(weights))
         # Buffers that the passes change would be released without noise.
         before = self._versions()
         result = None
-        with self._plain_kernels():
+        with self._plain_kernels(), in_double_precision(self._model):
             if self.way == "forward mode":
                 result = self._by_forward_mode(passes, target, weights, step)
             if result is None:
@@ -245,4 +248,4 @@ def _verified_sum(
     error = (torch.stack(dots).sum() if dots else 0.0) - terms.sum()
     if not bool(torch.as_tensor(error).abs() <= _TOLERANCE[0] * target + _TOLERANCE[1] * scale):  # true for NaN
         return None
-    return ClippedSum({name: value.float() for name, value in sums.items()}, norms)
+    return ClippedSum({name: value.double() for name, value in sums.items()}, norms)
