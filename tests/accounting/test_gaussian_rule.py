@@ -18,10 +18,13 @@ from hush.accounting import (
     Event,
     GaussianEvent,
     LaplaceEvent,
+    ParallelByIndexEvent,
     ParallelEvent,
     PldAccountant,
     PoissonSampledEvent,
+    RepeatNegativeBinomialEvent,
     RepeatPoissonEvent,
+    SelectionAccountant,
     SelfComposedEvent,
     ZeroConcentratedDPEvent,
     gaussian_delta,
@@ -263,6 +266,22 @@ def test_an_event_of_several_cases_is_no_first_event() -> None:
     cases = (ComposedEvent((LaplaceEvent(1.0), GaussianEvent(9.0))), LaplaceEvent(0.9))
     with pytest.raises(Unsupported, match="as a first event"):
         cap(epsilon=3.0).first_cost(ParallelEvent(cases))
+
+
+def test_a_private_selection_calibrated_to_the_cap_fits_alone() -> None:
+    """As `hush tune` charges it: held-out units pay for metrics, too. Once, this cost 1.1 times."""
+    search = RepeatNegativeBinomialEvent(GaussianEvent(7.0), gamma=0.15, shape=0.0)
+    epsilon = SelectionAccountant(unit=USER).compose(search).epsilon(0.9 * 1e-5)
+    metrics = GaussianEvent(60.0)
+    beside = PldAccountant(unit=USER).compose(metrics).epsilon(0.1 * 1e-5)
+    event = ParallelByIndexEvent((search, ComposedEvent((search, metrics))))
+    limit = cap(epsilon=epsilon + beside)
+    assert not limit.fits(limit.cost(event))
+    first = limit.first_cost(event)
+    assert limit.fits(first)
+    assert limit.proves_first(event, first)
+    with pytest.raises(Unsupported):
+        cap(epsilon=epsilon).first_cost(event)
 
 
 def test_replaced_records_need_twice_the_noise() -> None:

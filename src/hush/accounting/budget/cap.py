@@ -15,10 +15,10 @@ from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant
 from hush.accounting.box import Box
 from hush.accounting.budget.cost import DELTA_STEPS, LOSS_STEPS, MAX_STEPS, Cost
-from hush.accounting.budget.prices import claimed_cost, event_cost, priced_parts
+from hush.accounting.budget.prices import claimed_cost, event_cost, priced_parts, with_claimed_selections
 from hush.accounting.filters import exactly
 from hush.accounting.gaussian_rule import MU_STEPS, GaussianRule, Options, prepaid_options
-from hush.accounting.losses.pairs import alternatives, changes
+from hush.accounting.losses.pairs import Alternative, alternatives, changes
 from hush.accounting.smoothed_price import gaussian_share
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
@@ -263,7 +263,9 @@ class Cap:
         rule, limit = self.gaussian_rule, self.limit
         if self.box is not None or rule.most < 0:
             raise Unsupported("a first event, for a budget without the comparison with Gaussian noise")
-        room = replace(rule, delta=self.delta).room(self.epsilon, self._first(event))
+        rule = replace(rule, delta=self.delta)
+        rooms = [rule.room(self.epsilon, options) for options in self._first(event)]
+        room = max((room for room in rooms if room is not None), default=None)
         if room is None:
             raise Unsupported("a first event that exceeds the budget", "Use more noise")
         return self._first_cost(limit.gaussian - min(room, limit.gaussian))
@@ -275,15 +277,20 @@ class Cap:
         if self.box is not None or rule.most < 0 or room < 0 or cost != self._first_cost(cost.gaussian):
             return False
         # Processors may round the last digit of epsilon differently.
-        return replace(rule, delta=self.delta).holds(self.epsilon * (1 + 1e-9), room, self._first(event))
+        rule = replace(rule, delta=self.delta)
+        return any(rule.holds(self.epsilon * (1 + 1e-9), room, options) for options in self._first(event))
 
     def _first_cost(self, gaussian: int) -> Cost:
         limit = self.limit
         return Cost(renyi=limit.renyi + 1, unbounded=FIRST, delta=limit.delta, gaussian=gaussian)
 
-    def _first(self, event: ev.Event) -> Options:
+    def _first(self, event: ev.Event) -> list[Options]:
+        """Return the loss distributions of a first event, for each way to state it."""
         plain, _ = ev.plain_event(event, self.relation, self.unit)
-        options = [alternatives(plain, change) for change in changes(self.relation)]
+        return [self._options(stated) for stated in with_claimed_selections(plain, self.relation, self.delta)]
+
+    def _options(self, plain: ev.Event) -> Options:
+        options = [_costliest(alternatives(plain, change)) for change in changes(self.relation)]
         if any(len(cases) > 1 for cases in options):
             # Other releases may come between, and which case it is may follow their answers.
             raise Unsupported(f"{plain.kind} of several cases, as a first event")
@@ -364,6 +371,11 @@ def _limit(cap: Cap) -> Cost:
         gaussian=rule.most,
         smoothed=rule.most_smoothed,
     )
+
+
+def _costliest(cases: list[Alternative]) -> list[Alternative]:
+    """Return the cases that are not a part of another one, which costs more."""
+    return [case for case in cases if not any(case < other for other in cases)]
 
 
 @lru_cache(maxsize=256)

@@ -13,12 +13,17 @@ from hush.accounting import events as ev
 from hush.accounting.accountants.classic_theorems import claims
 from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import renyi_bound
+from hush.accounting.accountants.selection import SelectionAccountant
 from hush.accounting.budget.cost import DELTA_STEPS, LOSS_STEPS, Cost, in_steps
 from hush.accounting.filters import exactly
 from hush.accounting.gaussian_rule import GaussianRule
 from hush.accounting.losses.pairs import changes
 from hush.errors import Unsupported
 from hush.guarantee import Relation, Unit
+
+_MOST_CLAIMED = 1e3  # a claim of a larger epsilon protects nothing
+# Of delta, for a private selection: all of it where there is nothing beside it, nine tenths by default in `hush tune`.
+_SELECTION_SHARES = (1.0, 0.99, 0.95, 0.9, 0.8, 0.5)
 
 
 @lru_cache(maxsize=4096)
@@ -62,10 +67,61 @@ def claimed_cost(
     delta: float,
 ) -> Cost:
     """Return the cost of the claim (epsilon, delta), where epsilon comes from the privacy loss distribution."""
-    epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
-    if not epsilon < 1e3:
+    epsilon = _claimed_epsilon(plain, relation, unit, delta)
+    if not epsilon < _MOST_CLAIMED:
         raise Unsupported(f"{plain.kind}: it protects nothing at delta = {delta:.3g}", "Use more noise")
     return event_cost(ev.ApproximateDPEvent(max(epsilon, 1e-6), delta), relation, unit, order, rule, most_renyi)
+
+
+def _claimed_epsilon(event: ev.Event, relation: Relation, unit: Unit, delta: float) -> float:
+    """Return the smallest epsilon that is known for an event at a delta."""
+    return min(
+        PldAccountant(relation=relation, unit=unit).compose(known).epsilon(delta)
+        for known in with_claimed_selections(event, relation, delta)
+    )
+
+
+@lru_cache(maxsize=64)
+def with_claimed_selections(event: ev.Event, relation: Relation, delta: float) -> tuple[ev.Event, ...]:
+    """Return an event with private selections as claims, each at a share of delta, for several shares.
+
+    A selection has no privacy loss distribution. The rest of delta is for what is beside it. An event without
+    selections is returned as it is.
+    """
+    selections = _selections(event)
+    if not selections:
+        return (event,)
+    events = []
+    for share in _SELECTION_SHARES:
+        epsilons = {
+            selection: SelectionAccountant(relation=relation).compose(selection).epsilon(delta * share)
+            for selection in selections
+        }
+        if all(epsilon < _MOST_CLAIMED for epsilon in epsilons.values()):
+            claims_at_share = {
+                selection: ev.ApproximateDPEvent(max(epsilon, 1e-6), delta * share)
+                for selection, epsilon in epsilons.items()
+            }
+            events.append(_replaced(event, claims_at_share))
+    if not events:
+        raise Unsupported("a private selection that protects nothing", "Use more noise")
+    return tuple(events)
+
+
+def _selections(event: ev.Event) -> set[ev.Event]:
+    """Return the private selections in a composition; none where they are in anything else, such as a sample."""
+    if isinstance(event, ev.RepeatNegativeBinomialEvent):
+        return {event}
+    if isinstance(event, (ev.ComposedEvent, ev.ParallelByIndexEvent)):
+        return {selection for part in event.events for selection in _selections(part)}
+    return set()
+
+
+def _replaced(event: ev.Event, stated: dict[ev.Event, ev.ApproximateDPEvent]) -> ev.Event:
+    """Return an event with its private selections as claims."""
+    if isinstance(event, (ev.ComposedEvent, ev.ParallelByIndexEvent)):
+        return replace(event, events=tuple(_replaced(part, stated) for part in event.events))
+    return stated.get(event, event)
 
 
 def priced_parts(event: ev.Event) -> list[ev.Event]:
