@@ -11,11 +11,13 @@ from scipy.stats import norm
 from accounting.losses.cases import ADD_REMOVE, CASES, pair_of, pairs
 from hush.accounting.events import DiscreteGaussianEvent
 from hush.accounting.losses.noise_profiles import (
+    BoundedRangeProfile,
     DiscreteGaussianProfile,
     DiscreteLaplaceProfile,
     GaussianProfile,
     LaplaceProfile,
     RandomizedResponseProfile,
+    TwoLossProfile,
 )
 from hush.accounting.losses.pairs import changes
 
@@ -100,3 +102,25 @@ def test_the_table_and_the_series_of_tails_agree() -> None:
     first = np.array([-500.0, -3.0, 0.0, 1.0, 60.0, 400.0, 3000.0])
     series = above._log_tail(first)
     assert series == pytest.approx(above._log_tail_by_table(first), rel=1e-11, abs=1e-12)
+
+
+@pytest.mark.parametrize("span", [0.01, 1.0, 8.0])
+def test_two_outcomes_are_a_mechanism_and_the_worst_of_them_is_the_bounded_range(span: float) -> None:
+    """Outcomes of weights 1 and w, which the record multiplies by e^span and 1: both sides add up to 1."""
+    at = np.linspace(0.0, span, 41)
+    worst = np.zeros(41)
+    for steps in range(1, 20):
+        profile, opposite = TwoLossProfile(span, steps), TwoLossProfile(span, 20 - steps)
+        loss = span * steps / 20
+        # Normalising the weights divides by e^(span - loss): this is the w whose losses are t and t - span.
+        other = (np.exp(span) - np.exp(span - loss)) / np.expm1(span - loss)
+        p = np.array([np.exp(span), other]) / (np.exp(span) + other)
+        q = np.array([1.0, other]) / (1.0 + other)
+        assert np.log(p / q) == pytest.approx([loss, loss - span], rel=1e-9)
+        for direct, first, second in ((profile, p, q), (opposite, q, p)):
+            exact = np.maximum(first[:, None] - np.exp(at) * second[:, None], 0.0).sum(axis=0)
+            np.testing.assert_allclose(direct.delta(at), exact, atol=1e-14)
+        worst = np.maximum(worst, profile.delta(at))
+    bound = BoundedRangeProfile(span).delta(at)
+    assert (worst <= bound * (1 + 1e-12)).all()
+    np.testing.assert_allclose(worst[::4], bound[::4], rtol=1e-9, atol=1e-14)  # attained at t = (span + eps) / 2

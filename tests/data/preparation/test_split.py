@@ -21,6 +21,18 @@ def prepared(path: Path, rows: list[tuple[Any, ...]], **settings: Any) -> data.P
     return data.prepare(data.open_data(path), **arguments)
 
 
+def test_users_whose_ids_differ_in_their_decimal_mark_are_different_users(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"750000,5;{number}{mark}5;{number % 2}" for number in range(40) for mark in ",."]
+    path.write_text("\n".join(["a;user;y", *rows]) + "\n")
+    result = data.prepare(data.open_data(path), schema=SCHEMA, unit="user", holdout=0, key=KEY)
+    assert result.train.units is not None
+    assert len(np.unique(result.train.units)) == 80
+    assert result.train.inputs[0, 0] == pytest.approx(0.5, abs=1e-5)  # a number has its decimal comma all the same
+    with pytest.raises(InvalidArgument, match="decimal_comma='user': expected columns of numbers, not the unit"):
+        data.prepare(data.open_data(path, decimal_comma=["user"]), schema=SCHEMA, unit="user", key=KEY)
+
+
 def values(part: data.Examples) -> set[int]:
     return {round((float(x) + 1) * 5e5) for x in part.inputs[:, 0]}
 

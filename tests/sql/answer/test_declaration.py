@@ -285,6 +285,28 @@ def test_columns_with_decimal_commas(path: Path, tmp_path: Path) -> None:
             table(other, name="people", unit="who", decimal_comma=["age"])
 
 
+def test_ids_that_differ_in_their_decimal_mark_are_different_people(tmp_path: Path) -> None:
+    """As numbers, 1,5 and 1.5 would be one person, and order 1,5 of one person would be order 1.5 of another."""
+    ids = [f"{number}{mark}5" for number in range(300) for mark in ",."]
+    people, orders, items = (tmp_path / f"{name}.csv" for name in ("people", "orders", "items"))
+    people.write_text("who;income\n" + "".join(f"{who};1,5\n" for who in ids))
+    orders.write_text("o;who\n" + "".join(f"{who};p{number}\n" for number, who in enumerate(ids)))
+    items.write_text("o;n\n" + "".join(f"{who};1\n" for who in ids))
+    asked: dict[str, Any] = {"epsilon": 100.0, "rows_per_unit": 1, "source": TestSource(1)}
+    for mark in ((), ("income",)):
+        declared = table(people, unit="who", bounds={"income": (0, 2)}, decimal_comma=mark)
+        answer = declared.sql("SELECT COUNT(*) AS n, SUM(income) AS s FROM people", **asked)
+        # Discrete Laplace noise of scale 1 / 50: beyond 10 with e^-500.
+        assert [round(number / 600, 1) for number in answer.rows[0]] == [1.0, 1.5]
+        declared._engine.forget()
+    through = JoinedTable(items, unit=Through("o", to="orders", key="o"))
+    joined = table(orders, unit="who", private={"items": through})
+    assert joined.sql("SELECT COUNT(*) AS n FROM items", **asked).rows[0][0] == 600
+    for held, columns in ((orders, ["o"]), (orders, ["who"])):
+        with pytest.raises(InvalidArgument, match="expected columns of numbers, not the unit"):
+            table(held, unit="who", decimal_comma=columns, private={"items": through})
+
+
 def test_a_catalog_has_paths_of_foreign_keys(path: Path, visits: Path) -> None:
     """Rows may belong to the person whose row they refer to."""
     file = catalog(

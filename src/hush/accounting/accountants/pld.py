@@ -17,7 +17,9 @@ from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.accountants.zcdp import ZcdpAccountant
 from hush.accounting.events import ComposedEvent, Event, ExponentialMechanismEvent, parts_of
 from hush.accounting.losses.pairs import Alternative, Change, all_sums, alternatives, changes, merge_gaussians
+from hush.accounting.losses.saddle_point import CountedPair
 from hush.accounting.losses.solver import DEFAULT_ACCURACY, ComposedLoss
+from hush.accounting.losses.substitutes import attained, without_bins
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_epsilon, check_positive
 from hush.guarantee import Relation, Unit
 
@@ -42,8 +44,8 @@ class PldAccountant(Accountant):
         accuracy: The relative error of epsilon to aim for, between 1e-8 and 0.1.
 
     Guarantee:
-        `epsilon` and `delta` are upper bounds. `interval` also gives a lower bound on the epsilon of the composed
-        dominating pairs, so the gap bounds the numerical error.
+        `epsilon` and `delta` are upper bounds. `interval` also gives a lower bound, so the gap bounds the error; its
+        docstring says of what.
 
     Assumes:
         Noise was drawn as the events say (the caller's duty). The events were fixed in advance: outcomes may decide
@@ -77,21 +79,31 @@ class PldAccountant(Accountant):
         self._options: dict[Change, list[Alternative]] = {change: [Counter()] for change in changes(relation)}
 
     def interval(self, delta: float) -> tuple[float, float]:
-        """Return certified bounds (lower, upper) on the epsilon of the composed dominating pairs.
+        """Return certified bounds (lower, upper) on epsilon.
 
-        If concentrated differential privacy proves less than the lower one, both are what it proves.
+        The upper one holds for all mechanisms that the events describe. The lower one is what the composed dominating
+        pairs lose, and so what some mechanisms lose, if there are any with these pairs. For exponential mechanisms,
+        there are none: the lower bound is what mechanisms of two outcomes lose instead. Three kinds of pairs are bounds
+        themselves, so that no mechanism may lose as much as the lower bound: that of balls-in-bins sampling, which is
+        computed from above (by about 1e-5 of epsilon), and those of exponential mechanisms on samples and of different
+        events on disjoint parts, if there are several.
         """
         check_delta("delta", delta)
         intervals = [loss.epsilon_interval(delta, self._accuracy) for loss in self._losses]
-        upper = min(max((high for _, high in intervals), default=0.0), self._concentrated(lambda c: c.epsilon(delta)))
-        return min(max((low for low, _ in intervals), default=0.0), upper), upper
+        upper = min(max((high for _, high in intervals), default=0.0), self._other_epsilon(delta))
+        lower = 0.0
+        for (low, _), losses in zip(intervals, self._attained, strict=True):
+            lower = max(lower, max((loss.epsilon_interval(delta, self._accuracy)[0] for loss in losses), default=low))
+        return min(lower, upper), upper
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return certified bounds (lower, upper) on the delta of the composed dominating pairs, as `interval` does."""
+        """Return certified bounds (lower, upper) on delta, as `interval` does."""
         check_epsilon("epsilon", epsilon)
         upper = self._delta(epsilon)
         # The truth is the maximum over all losses, so any lower bound of one of them holds for it.
-        lower = max((loss.delta_lower(epsilon, self._accuracy) for loss in self._losses), default=0.0)
+        lower = 0.0
+        for composed, losses in zip(self._losses, self._attained, strict=True):
+            lower = max(lower, *(loss.delta_lower(epsilon, self._accuracy) for loss in losses or [composed]))
         return min(lower, upper), upper
 
     def compose(self, event: Event, count: int = 1) -> Self:
@@ -116,7 +128,22 @@ class PldAccountant(Accountant):
     def _losses(self) -> list[ComposedLoss]:
         """The composed loss of every change and alternative. The worst of them counts."""
         # Gaussians without sampling compose in closed form, and need no lattice.
+        return [ComposedLoss(parts) for parts in self._compositions]
+
+    @cached_property
+    def _compositions(self) -> list[tuple[CountedPair, ...]]:
         merged = [tuple(merge_gaussians(option)) for options in self._options.values() for option in options]
+        return list(dict.fromkeys(merged))
+
+    @cached_property
+    def _attained(self) -> list[list[ComposedLoss]]:
+        """For each composed loss, the losses of mechanisms that exist where it has exponential mechanisms."""
+        return [[ComposedLoss(parts) for parts in attained(composition)] for composition in self._compositions]
+
+    @cached_property
+    def _without_bins(self) -> list[ComposedLoss]:
+        """Each composed loss, with a plain Gaussian in place of each balls-in-bins sampling."""
+        merged = [tuple(merge_gaussians(without_bins(parts))) for parts in self._compositions]
         return [ComposedLoss(parts) for parts in dict.fromkeys(merged)]
 
     def _epsilon(self, delta: float) -> float:
@@ -126,11 +153,20 @@ class PldAccountant(Accountant):
             if worst > 0 and loss.epsilon_upper(delta, math.sqrt(self._accuracy)) <= worst:
                 continue
             worst = max(worst, loss.epsilon_upper(delta, self._accuracy))
-        return min(worst, self._concentrated(lambda accountant: accountant.epsilon(delta)))
+        return min(worst, self._other_epsilon(delta))
+
+    def _other_epsilon(self, delta: float) -> float:
+        """Return what proves less than the composed pairs in some cases, else infinity."""
+        other = self._concentrated(lambda accountant: accountant.epsilon(delta))
+        if any(loss.is_truncated(delta) for loss in self._losses):
+            other = min(other, max(loss.epsilon_upper(delta, self._accuracy) for loss in self._without_bins))
+        return other
 
     def _delta(self, epsilon: float) -> float:
         # The neighbours that are easiest to tell apart decide.
         worst = max((loss.delta_upper(epsilon, self._accuracy) for loss in self._losses), default=0.0)
+        if any(loss.is_truncated(worst) for loss in self._losses):
+            worst = min(worst, max(loss.delta_upper(epsilon, self._accuracy) for loss in self._without_bins))
         return min(worst, self._concentrated(lambda accountant: accountant.delta(epsilon)))
 
     def _concentrated(self, bound: Callable[[ZcdpAccountant], float]) -> float:

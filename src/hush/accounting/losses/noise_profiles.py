@@ -107,6 +107,32 @@ class BoundedRangeProfile(Profile):
 
 
 @dataclass(frozen=True)
+class TwoLossProfile(Profile):
+    """A mechanism of bounded range with two outcomes, whose losses are t and t - range, for t = range * steps / 20.
+
+    Its opposite has 20 - steps.
+    """
+
+    epsilon: float
+    steps: int
+
+    @property
+    def max_loss(self) -> float:  # type: ignore[override]
+        """The larger loss, t."""
+        return self.epsilon / 20 * self.steps
+
+    @property
+    def period(self) -> float | None:  # type: ignore[override]
+        """Both losses are multiples of a twentieth of the range."""
+        return self.epsilon / 20
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate ``p(t) (1 - e^(eps - t))`` with ``p(t) = (e^range - e^t) / (e^range - 1)``."""
+        probability = math.expm1(self.max_loss - self.epsilon) / math.expm1(-self.epsilon)
+        return probability * -np.expm1(np.minimum(epsilon - self.max_loss, 0.0))
+
+
+@dataclass(frozen=True)
 class DiscreteLaplaceProfile(Profile):
     """Integer noise with P(x) proportional to e^(-|x| / scale), on an integer query of this sensitivity."""
 

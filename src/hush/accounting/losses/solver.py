@@ -25,12 +25,14 @@ from hush.accounting.losses.grid import MAX_POINTS, TAIL, LossGrid, choose_grid
 from hush.accounting.losses.lattice import Atoms, dominated, dominating, rounded_down
 from hush.accounting.losses.profile import ULP, Array, DominatingPair, Profile
 from hush.accounting.losses.saddle_point import CountedPair, CumulantFunction, Saddle, find_saddle
+from hush.accounting.losses.substitutes import spurious_failure
 
 DEFAULT_ACCURACY = 2e-6  # relative, of epsilon
 _ROUGH = 1e-3  # accuracy of the first stage
 _NARROW = 1e-3  # a certified interval of this relative width needs no second lower bound
 _MAX_STAGES = 4
 _LARGEST_EPSILON = 1e15
+_LARGER_DELTAS = (1e-30, 1e-28, 1e-25, 1e-20, 1e-15)  # whose lower bounds are tried where there is no close one
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class ComposedLoss:
         self._num_steps = sum(merged.values())
         self._least_failure, self._most_failure = any_failure(failures)
         self.max_loss = sum(count * pair.forward.max_loss for pair, count in self._parts)
+        self._spurious = spurious_failure(self._parts)
         self._unbounded = -math.expm1(sum(count * math.log1p(-pair.forward.failure) for pair, count in self._parts))
 
     def epsilon_upper(self, delta: float, accuracy: float = DEFAULT_ACCURACY) -> float:
@@ -72,7 +75,20 @@ class ComposedLoss:
 
     def epsilon_interval(self, delta: float, accuracy: float = DEFAULT_ACCURACY) -> tuple[float, float]:
         """Return (lower, upper): bounds on the epsilon at which the true delta is ``delta``."""
+        lower, upper = self._epsilon_interval(delta, accuracy)
+        # Epsilon falls with delta. Next to delta = 0, rounding errors leave more of a lower bound at a larger delta.
+        for larger in () if _close(lower, upper) else _LARGER_DELTAS:
+            if larger > delta:
+                bounds = self._epsilon_interval(larger, accuracy)
+                lower = max(lower, min(bounds[0], upper))
+                if _close(*bounds):
+                    break
+        return lower, upper
+
+    def _epsilon_interval(self, delta: float, accuracy: float) -> tuple[float, float]:
         rest, most = self._rest(delta)
+        # Without the losses that only the approximation makes infinite, delta is smaller by as much, or less.
+        most += 2 * self._spurious if most >= 0 else 0.0
         simple = self._simple_epsilon(rest, most)
         if simple is not None:
             return simple
@@ -152,6 +168,10 @@ class ComposedLoss:
         profile = self._parts[0][0].forward
         return delta == profile.failure or (delta > profile.failure and states_failure(profile))
 
+    def is_truncated(self, delta: float) -> bool:
+        """Return whether losses that only the approximation makes infinite take a share of ``delta`` that counts."""
+        return self._spurious > TAIL * delta
+
     def profile_upper(self, delta: float, accuracy: float) -> tuple[float, Callable[[float], float]]:
         """Return an epsilon at which delta is at most ``delta``, and a function that bounds delta from 0 on.
 
@@ -178,6 +198,7 @@ class ComposedLoss:
     def delta_lower(self, epsilon: float, accuracy: float = DEFAULT_ACCURACY) -> float:
         """Return a lower bound on delta at epsilon >= 0."""
         rest, failure = self._delta(epsilon, accuracy, lower=True), self._least_failure
+        rest = max(0.0, rest - 2 * self._spurious)
         return rest if failure == 0 else float_down(failure + (1 - failure) * Fraction(rest))
 
     def _delta(self, epsilon: float, accuracy: float, *, lower: bool) -> float:
@@ -258,6 +279,10 @@ class ComposedLoss:
             return lambda epsilon: final.delta_bounds(epsilon)[1], grid
         aliases = _alias_bound(lattice, grid)
         return lambda epsilon: max(final.delta_bounds(epsilon)[0] - aliases(epsilon), 0.0), grid
+
+
+def _close(lower: float, upper: float) -> bool:
+    return lower == upper or (upper < math.inf and upper - lower <= _NARROW * upper)
 
 
 def _distinguishable(pair: DominatingPair) -> bool:

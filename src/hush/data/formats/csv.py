@@ -16,6 +16,7 @@ cells of one person hold, only that person's records change:
   have decimal commas: 1.234,5 is read as 1234.5. What 1.234 means in such a file depends on other cells, and no cell
   decides how another one is read. So it is 1.234, unless you declare that the column has decimal commas
   (``decimal_comma``): then it is 1234, and what is no such number is missing.
+- **Ids.** A column of ids is text as it is written, whatever marks it has: 1,5 and 1.5 are two people.
 - **Width.** Cells that a record lacks are missing, cells beyond the last column are ignored, and empty lines are not
   records.
 
@@ -36,7 +37,7 @@ import re
 import sys
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -79,7 +80,9 @@ class CsvFile:
         delimiter: The separator.
     """
 
-    def __init__(self, path: Path, delimiter: str | None = None, decimal_comma: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, delimiter: str | None = None, decimal_comma: Sequence[str] = (), ids: Collection[str] = ()
+    ) -> None:
         """Read the header.
 
         Args:
@@ -87,6 +90,7 @@ class CsvFile:
             delimiter: The separator. If omitted, it is the one that is most frequent in the header; .tsv files have
                 tabs.
             decimal_comma: The columns whose numbers have decimal commas, whatever their cells look like.
+            ids: The columns whose cells stay as they are written: as numbers, the ids of two people could be equal.
         """
         if delimiter is not None and delimiter not in DELIMITERS:
             raise InvalidArgument("delimiter", delimiter, "a comma, a semicolon, a tab or a bar")
@@ -110,8 +114,11 @@ class CsvFile:
         unknown = next((name for name in decimal_comma if name not in self.columns), None)
         if unknown is not None:
             raise InvalidArgument("decimal_comma", unknown, "a column of the file")
+        both = next((name for name in decimal_comma if name in ids), None)
+        if both is not None:  # 1.234 and 1234 would be one person
+            raise InvalidArgument("decimal_comma", both, "columns of numbers, not the unit")
         readers = {True: _with_comma_read, False: _with_decimal_point if self.delimiter == ";" else None}
-        self._readers = [readers[name in decimal_comma] for name in self.columns]
+        self._readers = [None if name in ids else readers[name in decimal_comma] for name in self.columns]
 
     def batches(self) -> Iterator[list[Record]]:
         """Yield the records after the header, a few thousand at a time. A missing cell is None, or empty."""

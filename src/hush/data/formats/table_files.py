@@ -7,7 +7,7 @@ are needed.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,7 +43,11 @@ class _TextFile(Protocol):
 
 
 def open_table_file(
-    path: Path, name: str, delimiter: str | None = None, decimal_comma: Sequence[str] = ()
+    path: Path,
+    name: str,
+    delimiter: str | None = None,
+    decimal_comma: Sequence[str] = (),
+    ids: Collection[str] = (),
 ) -> TableData | None:
     """Open a table file by its file-name ending; None for any other ending.
 
@@ -52,12 +56,19 @@ def open_table_file(
         name: The name that the caller used.
         delimiter: The separator of a CSV file; None for the most frequent one of the header.
         decimal_comma: The columns of a CSV file whose numbers have decimal commas.
+        ids: The columns of ids in a CSV file, which stay as they are written.
     """
     file_name = path.name.lower()
     if file_name.endswith(CSV_ENDINGS):
-        file = CsvFile(path, delimiter, decimal_comma)
+        file = CsvFile(path, delimiter, decimal_comma, ids)
         is_clear = file.delimiter != ";" or bool(decimal_comma)
-        return _text_table(name, file, (ASSUMPTION,) if is_clear else (ASSUMPTION, DECIMAL_POINTS))
+        with_ids = None
+        if file.delimiter == ";" or decimal_comma:  # otherwise all cells stay as they are written
+
+            def with_ids(names: Collection[str]) -> TableData | None:
+                return open_table_file(path, name, delimiter, decimal_comma, names)
+
+        return _text_table(name, file, (ASSUMPTION,) if is_clear else (ASSUMPTION, DECIMAL_POINTS), with_ids)
     if decimal_comma:
         raise InvalidArgument("decimal_comma", list(decimal_comma), "none, unless the data are a CSV file")
     if file_name.endswith(_EXCEL_ENDINGS):
@@ -69,7 +80,12 @@ def open_table_file(
     return None
 
 
-def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> TableData:
+def _text_table(
+    name: str,
+    file: _TextFile,
+    assumptions: tuple[str, ...],
+    with_ids: Callable[[Collection[str]], TableData | None] | None = None,
+) -> TableData:
     columns = [f"c{number}" for number in range(len(file.columns))]
 
     def fill(connection: Any, table: str) -> None:
@@ -85,7 +101,7 @@ def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> Tab
                     connection.execute(f"INSERT INTO {table} SELECT {items} FROM hush_given")
                     connection.unregister("hush_given")
 
-    return TableData(name, file.columns, [UNTYPED] * len(columns), fill, assumptions)
+    return TableData(name, file.columns, [UNTYPED] * len(columns), fill, assumptions, with_ids=with_ids)
 
 
 @contextmanager

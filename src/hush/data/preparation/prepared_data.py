@@ -180,7 +180,7 @@ def prepare(
         return _prepare_images(data, job)
     if not isinstance(data, TableData):
         raise Unsupported("data of another kind", "Use what open_data returns")
-    return _prepare_table(data, job)
+    return _prepare_table(data if plan.unit is None else data.with_ids(plan.unit), job)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -6,7 +6,7 @@ rows in memory. A `RowTable` treats every row on its own, so no record affects h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -199,6 +199,7 @@ class TableData(RawData):
         assumptions: tuple[str, ...] = (),
         *,
         file: Any = None,
+        with_ids: Callable[[Collection[str]], TableData | None] | None = None,
     ) -> None:
         """Describe the table.
 
@@ -209,12 +210,14 @@ class TableData(RawData):
             fill: Creates a temporary table of this name, with the columns c0, c1, ..., on a DuckDB connection.
             assumptions: Assumptions about files of this kind, besides what holds for all tables.
             file: The file itself, if DuckDB can read it where it is.
+            with_ids: Opens the table again with columns of ids; None if its text is read as it is written anyway.
         """
         self.name = name
         self._columns, self._types = list(columns), list(types)
         self._fill = fill
         self.file_assumptions = assumptions
         self.file = file
+        self._with_ids = with_ids
 
     @property
     def is_image(self) -> bool:
@@ -250,6 +253,10 @@ class TableData(RawData):
         if name not in self._columns:
             raise InvalidArgument(role, name, "one of the columns " + _listed(self._columns))
         return name
+
+    def with_ids(self, *names: str) -> TableData:
+        """Return the table with these columns as they are written, so that no two ids are read as one number."""
+        return (self._with_ids(names) if self._with_ids else None) or self
 
     def fill(self, connection: Any, table: str) -> None:
         """Create a temporary table of this name on a DuckDB connection: c0, c1, ... in the order of the columns."""

@@ -70,6 +70,9 @@ class JoinedTable:
         if unit in self.decimal_comma:  # 1.234 and 1234 would be one person
             raise InvalidArgument("decimal_comma", unit, "columns of numbers, not the unit")
         zone = self.unit.zone if isinstance(self.unit, UserWindow) else "UTC"
+        if isinstance(engine, ReadsNumbers):
+            for holder, column in _id_columns(name, unit):
+                engine.read_ids(holder, [column])
         columns = self._columns(engine, name, argument)
         if unit == ROW and ROW in columns:
             advice = "Rename the column in the file, or in a view if the table is in a database"
@@ -210,6 +213,11 @@ def _unit_columns(unit: Any) -> tuple[str | Through, str | None, str | None]:
         why = "Engines cut time into hours, days, weeks, months, quarters and years only"
         raise InvalidArgument("window", unit.window, "a CalendarWindow", why, "Such as CalendarWindow.MONTH")
     return unit.column, unit.time, unit.window.value
+
+
+def _id_columns(name: str, unit: str | Through) -> list[tuple[str, str]]:
+    """Return the columns, as (table, column), whose values decide to which unit a row of this table belongs."""
+    return [(name, unit.column), (unit.to, unit.key)] if isinstance(unit, Through) else [(name, unit)]
 
 
 def _row_id(engine: Engine, name: str) -> tuple[str, str]:

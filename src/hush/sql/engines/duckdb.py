@@ -67,6 +67,7 @@ class DuckDBEngine:
         self._parquet: dict[str, ParquetFile] = {}
         self._frames: dict[str, Any] = {}
         self._commas: dict[str, tuple[str, ...]] = {}
+        self._ids: dict[str, set[str]] = {}
         self._loaded: set[str] = set()
         self._tolerant: set[str] = set()
         self._numbered: set[str] = set()
@@ -100,13 +101,22 @@ class DuckDBEngine:
 
     def read_decimal_commas(self, table: str, columns: Sequence[str]) -> None:
         """Read these columns of a CSV file as numbers with decimal commas. Their declared type says so."""
+        self._read_cells(table, tuple(columns), self._ids.get(table, set()))
+
+    def read_ids(self, table: str, columns: Sequence[str]) -> None:
+        """Read these columns of a CSV file as they are written, so that no two ids are read as one number."""
+        if table in self._files:
+            self._read_cells(table, self._commas.get(table, ()), self._ids.get(table, set()).union(columns))
+
+    def _read_cells(self, table: str, commas: tuple[str, ...], ids: set[str]) -> None:
         file = None
         if table in self._files:
             path = self._paths[table]
-            file = open_table_file(path, path.name, decimal_comma=columns)
+            file = open_table_file(path, path.name, decimal_comma=commas, ids=ids)
         if file is None:
-            raise InvalidArgument("decimal_comma", list(columns), "none, unless the data are a CSV file")
-        self._files[table], self._commas[table] = file, tuple(columns)
+            raise InvalidArgument("decimal_comma", list(commas), "none, unless the data are a CSV file")
+        self._files[table], self._commas[table], self._ids[table] = file, commas, ids
+        self._loaded.discard(table)
 
     def row_id(self, table: str) -> tuple[str, str]:
         """Return the name and type of a column that no two rows share, for tables whose rows are the units."""

@@ -97,6 +97,9 @@ class ReadsNumbers(Protocol):
     def read_decimal_commas(self, table: str, columns: Sequence[str]) -> None:
         """Read these columns of a CSV file as numbers with decimal commas; refuse any other table."""
 
+    def read_ids(self, table: str, columns: Sequence[str]) -> None:
+        """Read these columns of a CSV file as they are written, so that no two ids are read as one number."""
+
 
 @runtime_checkable
 class InParts(Protocol):
