@@ -53,6 +53,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -71,7 +72,15 @@ from hush.accounting.gaussian_rule import MU_STEPS, Options, prepaid_options
 from hush.accounting.gaussian_rule import GaussianRule as GaussianRule
 from hush.accounting.losses.pairs import alternatives, changes
 from hush.accounting.smoothed_price import gaussian_share
-from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_delta, check_instance, check_positive
+from hush.errors import (
+    BudgetExceeded,
+    HushError,
+    InvalidArgument,
+    Unsupported,
+    check_delta,
+    check_instance,
+    check_positive,
+)
 from hush.guarantee import Guarantee, Relation, Unit
 
 LOSS_STEPS = 10**12
@@ -609,6 +618,11 @@ def run_sealed(
         answer = run()
     except BudgetExceeded:
         reservation.void()
+        raise
+    except BaseException:
+        with suppress(HushError):  # another process asks the same
+            reservation.hold(1)  # the caller learns of the failure: only --force voids the reservation from now on
+            reservation.release()
         raise
     stored = reservation.commit(answer=answer)
     assert stored is not None

@@ -202,7 +202,7 @@ class Reserved:
                 "reservation",
                 self.id,
                 "one of which nothing was released",
-                "The run has stored states, and may have published metrics",
+                "The release was begun, and may have shown something, if only by how it failed",
                 "Resume the run, commit the reservation, or pass --force (force=True) if no one has seen its results",
             )
 
