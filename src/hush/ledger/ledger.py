@@ -205,8 +205,8 @@ class Ledger:
                 raise InvalidArgument(
                     "role", role.value, "owner, for the first person", "Otherwise the ledger would have no owner"
                 )
-            stored = None if isinstance(store, PostgresStore) else hashed(token)
-            connection.execute(schema.people.insert().values(name=name, role=role.value, token=stored))
+            else:
+                connection.execute(schema.people.insert().values(name=name, role=role.value, token=hashed(token)))
 
         details = json.dumps({"name": name, "role": role.value})
         try:
