@@ -215,9 +215,10 @@ def test_one_table_is_learned_from(
     run, original = tmp_path / "run", source.read_text()
     killed_run(source, run, budget, monkeypatch, name)
     source.write_text(original.replace(",0\n", ",7\n", 60))  # other labels, and as many rows
-    with monkeypatch.context() as patched, pytest.raises(InvalidArgument, match="that the run was started with"):
-        patched.setattr(prepared_data, "release", lambda *_: kill())
-        runs.resume(run, budget=budget)
+    with monkeypatch.context() as patched:
+        patched.setattr(prepared_data, "release", lambda *_: pytest.fail("it has learned"))
+        with pytest.raises(InvalidArgument, match="that the run was started with"):
+            runs.resume(run, budget=budget)
     source.write_text(original)
     runs.resume(run, budget=budget)
     assert published(run)
@@ -231,11 +232,11 @@ def test_a_copy_without_what_was_learned_learns_nothing(
     shutil.copytree(run, tmp_path / "copy")
     for file in (tmp_path / "copy").rglob("learned.json"):
         file.unlink()
-    with pytest.raises(Killed), monkeypatch.context() as patched:
-        patched.setattr(job._TrainingJob, "_announce", lambda *_: kill())
+    monkeypatch.setattr(job._TrainingJob, "_announce", lambda *_: kill())
+    with pytest.raises(Killed):
         runs.resume(run, budget=budget)
-    with monkeypatch.context() as patched, pytest.raises(InvalidArgument, match="This is an older copy"):
-        patched.setattr(prepared_data, "release", lambda *_: kill())
+    monkeypatch.setattr(prepared_data, "release", lambda *_: pytest.fail("it has learned"))
+    with pytest.raises(InvalidArgument, match="This is an older copy"):
         runs.resume(tmp_path / "copy", budget=budget)
 
 
