@@ -46,6 +46,7 @@ PUBLIC_MODULES = {
 SHARED_MODULES = {
     "hush.accounting.budget",  # what a charge is; users pass a ledger's budget
     "hush.accounting.events",  # the public events are names of `hush.accounting`
+    "hush.accounting.hold",  # who works on a reservation; users see it in `hush ledger pending`
     "hush.accounting.receipts",  # what a charge has cost; users read it from an answer
     "hush.data.tables.catalog",  # declarations of tables; users call `hush.table`
     "hush.report.page_parts",  # drawing, for the pages of `audit`, `cli` and `ledger`

@@ -146,9 +146,11 @@ def _pure_price(parts: tuple[CountedPair, ...]) -> float:
 
 def _least(profiles: list[_UpperProfile], smoothing: Smoothing) -> float:
     """Return about the least price that passes for all profiles."""
-    chords = [_Chords.of(profile) for profile in profiles]
     high = max(float(profile.values[-1]) for profile in profiles) / (smoothing.rate * (1 - 2 * _SAFETY))
     low, high = 0.0, max(high, 1e-12)
+    if high > _MOST:
+        return math.inf
+    chords = [_Chords.of(profile) for profile in profiles]
     while high <= _MOST and not _passes(chords, high, smoothing):
         low, high = high, 4 * high
     if high > _MOST:
@@ -245,7 +247,7 @@ def _composed(parts: tuple[CountedPair, ...], reserve: float, tail: float) -> li
     bounds = []
     for one_way in ways:
         last, bound = ComposedLoss((*one_way, smooth)).profile_upper(tail, _ACCURACY)
-        epsilons = np.linspace(0.0, last, _POINTS) if last < math.inf else np.zeros(1)
+        epsilons = np.linspace(0.0, last, _POINTS) if 0 < last < math.inf else np.zeros(1)
         values = np.array([bound(epsilon) for epsilon in epsilons.tolist()])
         bounds.append(_UpperProfile(epsilons, np.minimum.accumulate(values) * (1 + _SAFETY)))
     return bounds

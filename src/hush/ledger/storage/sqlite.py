@@ -277,7 +277,7 @@ _REQUESTED = sa.select(schema.entries.c.id).where(
 )
 _LATER = schema.entries.alias()
 _RESERVED = sa.select(
-    schema.entries,
+    *(schema.entries.c[name] for name in ("block", "unit", "relation", "author", *COSTS)),
     _role_of(schema.entries.c.author).label("role"),
     sa.exists(sa.select(_LATER.c.id).where(_LATER.c.charge == schema.entries.c.id)).label("settled"),
 ).where(

@@ -42,7 +42,8 @@ def released(function: Callable[P, R]) -> Callable[P, R]:
             Charge(event=estimate.event, purpose=function.__name__, delta=guarantee.delta or None)
         )
         reservation.commit()
-        return _with_receipt(result, receipt_of(reservation, guarantee))
+        with_receipt: R = _with_receipt(result, receipt_of(reservation, guarantee))
+        return with_receipt
 
     return charged
 
