@@ -73,7 +73,7 @@ def test_a_plan_needs_no_torch() -> None:
 def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["ledger", "create", "people", "--epsilon", "1", "--unit", "person"])
-    assert "required: --unit" in capsys.readouterr().err
+    assert "required: --unit-name" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*COMMAND, "--step", "3"])
     assert "unrecognized arguments: --step 3" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def patients(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ledger", "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient"]) == 0
+    assert main(["ledger", "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit-name", "patient"]) == 0
     capsys.readouterr()
 
 
@@ -48,7 +48,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 2
 
 
 def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    text = run(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient")
+    text = run(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit-name", "patient")
     assert "epsilon <= 3" in text
     assert (folder / "privacy.db").exists()
     assert "It fits" in run(capsys, "price", "patients", "--epsilon", "0.5")
@@ -90,12 +90,12 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
     assert "delta" in refused(capsys, "price", "patients", "--event", event, "--delta", "1e-9")
     assert "expected a key of a phase" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
     assert "epsilon=nan" in refused(capsys, "charge", "patients", "--epsilon", "nan", "--purpose", "x")
-    assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit", "row")
+    assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit-name", "row")
     assert read(capsys, "verify")["rows"] == 3
 
 
 def test_the_unit_keeps_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    create = ("create", "patients", "--epsilon", "3", "--unit", "patient")
+    create = ("create", "patients", "--epsilon", "3", "--unit-name", "patient")
     created, shown = read(capsys, *create), read(capsys, "show", "patients")
     for content in (created, shown):
         assert (content["unit"], content["unit_name"]) == ("user", "patient")
@@ -108,7 +108,7 @@ def test_a_budget_has_one_key(capsys: pytest.CaptureFixture[str]) -> None:
     Ledger("sqlite:///privacy.db").budget("patients").reserve(Charge(event=LaplaceEvent(4.0), purpose="x"))
     contents = [read(capsys, *action) for action in (("show", "patients"), ("recompute", "patients"))]
     contents += [*read(capsys, "show"), *read(capsys, "pending")]
-    read(capsys, "create", "visits", "--epsilon", "1", "--unit", "row", "--blocks", "a")
+    read(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "row", "--blocks", "a")
     visits = [read(capsys, "add-block", "visits", "b"), read(capsys, "retire", "visits", "a")]
     assert {content["budget"] for content in contents} == {"patients"}
     assert {content["budget"] for content in visits} == {"visits"}
@@ -143,7 +143,7 @@ def test_a_run_that_is_going_on_is_not_settled_by_mistake(capsys: pytest.Capture
 
 
 def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "create", "visits", "--epsilon", "1", "--unit", "patient-month", "--blocks", "2026-09, 2026-10")
+    run(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "patient-month", "--blocks", "2026-09, 2026-10")
     run(capsys, "charge", "visits", "--epsilon", "0.75", "--purpose", "autumn", "--blocks", "2026-09")
     run(capsys, "add-block", "visits", "2026-11", "--expires", "2999-01-01T00:00+00:00")
     run(capsys, "retire", "visits", "2026-09")
@@ -152,29 +152,29 @@ def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
     assert blocks["2026-09"]["retired"]
     assert "retired" in run(capsys, "show")
     assert "values separated by commas" in refused(
-        capsys, "create", "x", "--epsilon", "1", "--unit", "row", "--blocks", "a,,b"
+        capsys, "create", "x", "--epsilon", "1", "--unit-name", "row", "--blocks", "a,,b"
     )
     assert "a time" in refused(capsys, "add-block", "visits", "2026-12", "--expires", "soon")
 
 
 def test_a_box(capsys: pytest.CaptureFixture[str]) -> None:
     box = '[{"event": {"noise_multiplier": 9}, "number": 2}, {"event": {"laplace_scale": 20}, "number": 5}]'
-    run(capsys, "create", "people", "--epsilon", "2", "--delta", "1e-6", "--unit", "person", "--box", box)
+    run(capsys, "create", "people", "--epsilon", "2", "--delta", "1e-6", "--unit-name", "person", "--box", box)
     run(capsys, "charge", "people", "--event", '{"noise_multiplier": 9}', "--purpose", "a mean")
     shown = read(capsys, "show", "people")
     assert [(kind["left"], kind["number"]) for kind in shown["box"]] == [(1, 2), (5, 5)]
     assert 0 < shown["blocks"][0]["spent"] < 2
     assert "Declared releases, which are paid" in run(capsys, "show", "people")
     assert "no problems" in run(capsys, "verify")
-    common = ("--epsilon", "2", "--delta", "1e-6", "--unit", "person", "--box")
+    common = ("--epsilon", "2", "--delta", "1e-6", "--unit-name", "person", "--box")
     for broken in ("{}", "[]", '[{"event": 3, "number": 1}]', '[{"event": {"noise_multiplier": 9}}]', "["):
         refused(capsys, "create", "others", *common, broken)
 
 
 def test_a_fingerprint(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "data.csv").write_text("a,b\n1,2\n")
-    run(capsys, "create", "one", "--epsilon", "1", "--unit", "row", "--fingerprint", "data.csv")
-    again = ("create", "two", "--epsilon", "1", "--unit", "row", "--fingerprint")
+    run(capsys, "create", "one", "--epsilon", "1", "--unit-name", "row", "--fingerprint", "data.csv")
+    again = ("create", "two", "--epsilon", "1", "--unit-name", "row", "--fingerprint")
     assert "no other budget" in refused(capsys, *again, "data.csv")
     assert "expected a file" in refused(capsys, *again, "gone.csv")
 
@@ -196,7 +196,7 @@ def test_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 
 def test_where_the_ledger_is(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = ("--epsilon", "1", "--unit", "row")
+    terms = ("--epsilon", "1", "--unit-name", "row")
     assert "hush ledger create" in refused(capsys, "show")
     assert not (folder / "privacy.db").exists()  # looking creates nothing
     run(capsys, "create", "a", *terms, "--db", "sqlite:///first.db")

@@ -188,7 +188,7 @@ def test_odd_addresses_are_our_errors(folder: Path, url: str, capsys: pytest.Cap
         Ledger(filled)
     assert "secret" not in str(refusal.value)
     if filled:  # an empty one is the default
-        for action in (["show"], ["verify"], ["create", "x", "--epsilon", "1", "--unit", "patient"]):
+        for action in (["show"], ["verify"], ["create", "x", "--epsilon", "1", "--unit-name", "patient"]):
             assert main(["ledger", *action, "--db", filled]) in (1, 2)
             printed = capsys.readouterr()
             assert "Traceback" not in printed.err

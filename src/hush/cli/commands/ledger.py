@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "ledger",
         help="keep and enforce privacy budgets in a database",
         description="Keep one budget for everything released from your data, in a database that enforces it.",
-        epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit patient. If the ledger has "
+        epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit-name patient. If the ledger has "
         "admitted people, your token is read from $HUSH_LEDGER_TOKEN.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -59,7 +59,7 @@ def _add_budgets(actions: Any) -> None:
         help="the delta of the cap; with 0, training and Gaussian noise are refused (default: 1e-06)",
     )
     create.add_argument(
-        "--unit",
+        "--unit-name",
         required=True,
         metavar="NAME",
         help="the privacy unit: row, or a person such as user, patient or customer, or patient-month",
@@ -97,7 +97,7 @@ def _create(options: argparse.Namespace) -> None:
         options.name,
         epsilon=options.epsilon,
         delta=options.delta,
-        unit=options.unit,
+        unit=options.unit_name,
         relation=options.relation,
         fingerprint=options.fingerprint,
         blocks=_blocks(options),

@@ -67,7 +67,7 @@ def budget_table(budgets: list[LedgerBudget]) -> str:
     """Show budgets, each with a bar of what is used."""
     rows = [row for budget in budgets for row in _rows(budget)]
     if not rows:
-        return "There are no budgets yet. Create one: hush ledger create NAME --epsilon E --delta D --unit U"
+        return "There are no budgets yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
     header = ["budget", "left", "epsilon so far", "of", "delta", "unit", "standard query"]
     return f"{table(header, rows)}\n\n{_EXPLAINED}"
 
