@@ -12,12 +12,15 @@ from hush.accounting import (
     ComposedEvent,
     Event,
     GaussianEvent,
+    GroupEvent,
     LaplaceEvent,
+    ParallelByIndexEvent,
+    ParallelEvent,
     PoissonSampledEvent,
     SelfComposedEvent,
 )
 from hush.accounting.budget import Box, Cap, Charge
-from hush.accounting.events import GroupEvent, ParallelByIndexEvent, ParallelEvent, is_part
+from hush.accounting.events import is_part
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger, LedgerBudget
 from hush.ledger.accounts.reservation import Reserved

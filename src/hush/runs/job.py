@@ -353,7 +353,8 @@ class _TrainingJob:
         What is learned next counts as a first state: it is about to be shown, and a copy of the folder without it
         could learn from other data.
         """
-        learned = self._folder.read_json(_LEARNED, secret=True)["sha256"] if self._has(_LEARNED) else []
+        is_known = self._folder.secret(_LEARNED).exists()
+        learned = self._folder.read_json(_LEARNED, secret=True)["sha256"] if is_known else []
         if self._num_learned == len(learned):
             learned.append(counts)
             self._folder.write_json(_LEARNED, {"sha256": learned}, secret=True)
@@ -363,9 +364,6 @@ class _TrainingJob:
         if not num_states(self._folder):
             self._folder.write_json(STATES, {"states": 1}, secret=True)
             self._hold(1)
-
-    def _has(self, name: str) -> bool:
-        return self._folder.secret(name).exists()
 
     def _hold(self, states: int) -> None:
         """Record that a state was stored. Raise if another process has taken over the run."""

@@ -16,8 +16,7 @@ import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.errors import InvalidArgument
-from hush.ledger import Ledger, LedgerUnavailable
-from hush.ledger.storage.errors import LedgerDamaged
+from hush.ledger import Ledger, LedgerDamaged, LedgerUnavailable
 from ledger.ledgers import on_file, rehashed, spend, tampering
 
 
