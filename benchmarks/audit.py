@@ -67,7 +67,12 @@ class Workload:
 
 
 def workloads() -> list[Workload]:
-    clopper, gaussian, plain, whole = audit.ClopperPearson(), audit.GaussianDP(), audit.OneRun(), audit.OneRunFDP()
+    clopper, gaussian, plain, full_profile = (
+        audit.ClopperPearson(),
+        audit.GaussianDP(),
+        audit.OneRun(),
+        audit.OneRunFDP(),
+    )
     best, fixed = audit.Bonferroni(), audit.Explicit(1.5)
     at = None if auditing is None else auditing.Explicit(1.5)
     return [
@@ -82,7 +87,7 @@ def workloads() -> list[Workload]:
         Workload(
             "one run f-DP, best threshold",
             CANARIES,
-            whole,
+            full_profile,
             best,
             lambda scores: scores.epsilon_one_run_fdp(ERROR, DELTA),
         ),
@@ -106,10 +111,10 @@ def laplace(shift: float, source: RandomSource, count: int) -> Any:
 
 def tester(count: int, attack: testers.Attack) -> Bound:
     def bound() -> float:
-        found = testers.audit_mechanism(
+        result = testers.audit_mechanism(
             testers.Batched(laplace), 0.0, 1.0, samples=count, attack=attack, source=TestSource(1)
         )
-        return found.epsilon_lower
+        return result.epsilon_lower
 
     return bound
 
@@ -117,7 +122,7 @@ def tester(count: int, attack: testers.Attack) -> Bound:
 def measure_tester(attack: testers.Attack, count: int, repetitions: int) -> dict[str, Any]:
     call = tester(count, attack)
     runs = [timed(call) for _ in range(repetitions + 1)][1:]
-    seconds = spread([each for each, _ in runs])
+    seconds = spread([elapsed for elapsed, _ in runs])
     within = {"seconds": LIMIT, "met": seconds["median"] <= LIMIT}
     return {"scores": count, "hush": {"seconds": seconds, "epsilon_lower": runs[-1][1]}, "within": within}
 
@@ -147,13 +152,13 @@ def measure(workload: Workload, repetitions: int) -> dict[str, Any]:
             seconds, bounds[who] = timed(call)
             if turn:  # the first is for warming up
                 times[who].append(seconds)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         who: {"seconds": spread(values), "epsilon_lower": bounds[who]} for who, values in times.items()
     }
     if "jax-privacy" in times:
-        found["jax-privacy / hush"] = statistics.median(times["jax-privacy"]) / statistics.median(times["hush"])
-    found["within"] = {"seconds": LIMIT, "met": statistics.median(times["hush"]) <= LIMIT}
-    return {"scores": workload.count, **found}
+        results["jax-privacy / hush"] = statistics.median(times["jax-privacy"]) / statistics.median(times["hush"])
+    results["within"] = {"seconds": LIMIT, "met": statistics.median(times["hush"]) <= LIMIT}
+    return {"scores": workload.count, **results}
 
 
 def spread(values: list[float]) -> dict[str, float]:

@@ -124,24 +124,26 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {"CNN": cnn, "LSTM": Lstm}
 
 def variants(batch: int = 1024) -> dict[str, dict[str, Any]]:
     """Return settings by name: exact norms, and estimated ones."""
-    some = {f"{count} projections": {"contribution": Projected(count)} for count in (1, 5, 20)}
-    return {name: {"batch_size": batch} | settings for name, settings in ({"exact": {}} | some).items()}
+    few_projections = {f"{count} projections": {"contribution": Projected(count)} for count in (1, 5, 20)}
+    return {name: {"batch_size": batch} | settings for name, settings in ({"exact": {}} | few_projections).items()}
 
 
 def projections(repetitions: int) -> dict[str, Any]:
     """Return time, memory and epsilon of projected norms against exact ones, at equal noise."""
     examples, rows = data(), {}
     for title, make in NETWORKS.items():
-        found = in_turns({name: stepper(make, examples, each) for name, each in variants().items()}, repetitions)
+        turns = in_turns(
+            {name: stepper(make, examples, settings) for name, settings in variants().items()}, repetitions
+        )
         rows[title] = {}
-        for name, each in variants().items():
+        for name, settings in variants().items():
             model = make()
             plan = hush.privatize(
-                model, sgd(model), examples, noise_multiplier=1.0, delta=1e-5, num_steps=1000, **each
+                model, sgd(model), examples, noise_multiplier=1.0, delta=1e-5, num_steps=1000, **settings
             ).plan
             rows[title][name] = {
-                "milliseconds": spread(found[name]),
-                "over_exact": statistics.median(found[name]) / statistics.median(found["exact"]),
+                "milliseconds": spread(turns[name]),
+                "over_exact": statistics.median(turns[name]) / statistics.median(turns["exact"]),
                 "epsilon of 1000 steps": f"{plan.guarantee().epsilon:.4g}",
                 "peak MiB of steps": peak(title, name),
             }
@@ -151,8 +153,8 @@ def projections(repetitions: int) -> dict[str, Any]:
 def peak(title: str, name: str) -> float:
     """Return how much more memory a process has at most, in MiB, once it takes steps: measured in one of its own."""
     command = [sys.executable, __file__, "--peak", title, name]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(found.stdout.split()[-1])
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(completed.stdout.split()[-1])
 
 
 def measure_peak(title: str, name: str) -> float:
@@ -212,7 +214,7 @@ def main() -> None:
     if options.quick:
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    found = {
+    results = {
         "commit": commit,
         "machine": {"cpu": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
@@ -220,7 +222,7 @@ def main() -> None:
         "workloads": report,
         "projections": against,
     }
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     print(f"Written to {RESULTS.relative_to(ROOT)}")
 
 

@@ -51,7 +51,7 @@ def pairs(count: int, dimension: int) -> dict[str, tuple[Fit, Fit]]:
     bounded: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-4, 4)}
     target: dict[str, Any] = {"target_bounds": (-5, 5)}
     directions = 50 if dimension > 100 else None
-    found: dict[str, tuple[Fit, Fit]] = {
+    fits: dict[str, tuple[Fit, Fit]] = {
         "PCA": (lambda: PCA(directions).fit(x), lambda: he.PrivatePCA(directions, **gaussian).fit(x)),
         "covariance": (lambda: EmpiricalCovariance().fit(x), lambda: he.PrivateCovariance(**gaussian).fit(x)),
         "standard scaler": (lambda: StandardScaler().fit(x), lambda: he.PrivateStandardScaler(**bounded).fit(x)),
@@ -66,10 +66,10 @@ def pairs(count: int, dimension: int) -> dict[str, tuple[Fit, Fit]]:
         "ridge": (lambda: Ridge().fit(x, y), lambda: he.PrivateRidge(**gaussian, **target).fit(x, y)),
     }
     if dimension > 100:
-        return found
+        return fits
     blobs = make_blobs(count, dimension, centers=8, center_box=(-3, 3), cluster_std=0.5, random_state=0)[0]
     few = np.ascontiguousarray(x[:, :2])
-    return found | {
+    return fits | {
         "linear regression": (
             lambda: LinearRegression().fit(x, y),
             lambda: he.PrivateLinearRegression(**gaussian, **target).fit(x, y),
@@ -117,12 +117,12 @@ def main() -> None:
     rows: dict[str, Any] = {}
     for count, dimension, repeats in sizes[:1] if quick else sizes:
         for name, (theirs, ours) in pairs(count, dimension).items():
-            found = compared(theirs, ours, 5 if quick else min(repeats, 5) if name == "k-means" else repeats)
-            rows[f"{name}, {count} x {dimension}"] = found
-            low, high = found["quartiles"]  # type: ignore[misc]
+            speeds = compared(theirs, ours, 5 if quick else min(repeats, 5) if name == "k-means" else repeats)
+            rows[f"{name}, {count} x {dimension}"] = speeds
+            low, high = speeds["quartiles"]  # type: ignore[misc]
             print(
-                f"{name:>20} {count:8} x {dimension:3}  {found['scikit-learn ms']:9.1f} ms {found['hush ms']:9.1f} ms"
-                f"  {found['ratio']:.2f} ({low:.2f} to {high:.2f}) {'' if found['ratio'] <= BAR else 'slower'}",
+                f"{name:>20} {count:8} x {dimension:3}  {speeds['scikit-learn ms']:9.1f} ms {speeds['hush ms']:9.1f} ms"
+                f"  {speeds['ratio']:.2f} ({low:.2f} to {high:.2f}) {'' if speeds['ratio'] <= BAR else 'slower'}",
                 flush=True,
             )
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -78,7 +78,7 @@ class Worker:
             env=environment,
             start_new_session=True,  # Ctrl-C is for the one that asks
         )
-        self.told = self._read()
+        self.hello = self._read()
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -91,8 +91,8 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit(f"{self._process.args} ended: run it by itself to see why")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -114,7 +114,7 @@ class Job:
 
 def jobs(library: Library, rows: dict[str, Any], options: argparse.Namespace) -> list[Job]:
     """Return the cells asked for."""
-    found = []
+    listed = []
     for row, about in rows.items():
         if options.row and not any(text.lower() in row.lower() for text in options.row):
             continue
@@ -123,24 +123,24 @@ def jobs(library: Library, rows: dict[str, Any], options: argparse.Namespace) ->
                 continue
             seeds = FEW_SEEDS if about["slow"] else SEEDS.get(task, FEW_SEEDS)
             if not about["private"]:
-                found.append(Job(library, row, task, None, 1 if task == "mnist" else seeds, about))
+                listed.append(Job(library, row, task, None, 1 if task == "mnist" else seeds, about))
                 continue
-            found += [Job(library, row, task, epsilon, seeds, about) for epsilon in EPSILONS]
-    return found
+            listed += [Job(library, row, task, epsilon, seeds, about) for epsilon in EPSILONS]
+    return listed
 
 
 def measure(job: Job, worker: Worker, path: Path) -> dict[str, Any]:
     """Fit with every seed; a fit that takes too long is the last one of its cell."""
     values, seconds, failures = [], [], []
     for seed in range(job.seeds):
-        told = worker.ask({"row": job.row, "path": str(path), "epsilon": job.epsilon, "seed": seed})
-        if "failure" in told:
-            failures.append(told["failure"])
-            if told["failure"].startswith("TimeoutError"):
+        reply = worker.ask({"row": job.row, "path": str(path), "epsilon": job.epsilon, "seed": seed})
+        if "failure" in reply:
+            failures.append(reply["failure"])
+            if reply["failure"].startswith("TimeoutError"):
                 break
             continue
-        values.append(told["value"])
-        seconds.append(told["seconds"])
+        values.append(reply["value"])
+        seconds.append(reply["seconds"])
     about = {name: job.about[name] for name in ("family", "kind", "delta", "true", "sound", "private")}
     return {
         "library": job.library.name,
@@ -166,8 +166,8 @@ def run(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, An
             continue
         worker = Worker(library)
         if library.name != "scikit-learn":
-            versions |= {f"{library.name}: {name}": one for name, one in worker.told["versions"].items()}
-        todo += jobs(library, worker.told["rows"], options)
+            versions |= {f"{library.name}: {name}": one for name, one in worker.hello["versions"].items()}
+        todo += jobs(library, worker.hello["rows"], options)
         worker.close()
     with tempfile.TemporaryDirectory() as folder:
         paths = _write_tasks(sorted({job.task for job in todo}), Path(folder), options.data)
@@ -177,8 +177,8 @@ def run(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, An
         )
         for job in todo:
             waiting.put(job)
-        bar, found = Bar(sum(job.seeds for job in todo)), list[dict[str, Any]]()
-        threads = [threading.Thread(target=_work, args=(waiting, paths, found, bar)) for _ in range(PROCESSES)]
+        bar, cells = Bar(sum(job.seeds for job in todo)), list[dict[str, Any]]()
+        threads = [threading.Thread(target=_work, args=(waiting, paths, cells, bar)) for _ in range(PROCESSES)]
         for thread in threads:
             thread.start()
         try:
@@ -191,10 +191,10 @@ def run(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, An
             for thread in threads:
                 thread.join()
         bar.close()
-    return found, versions, len(found) == len(todo)
+    return cells, versions, len(cells) == len(todo)
 
 
-def _work(waiting: queue.Queue[Job], paths: dict[str, Path], found: list[dict[str, Any]], bar: Bar) -> None:
+def _work(waiting: queue.Queue[Job], paths: dict[str, Path], cells: list[dict[str, Any]], bar: Bar) -> None:
     workers: dict[str, Worker] = {}
     while True:
         try:
@@ -203,7 +203,7 @@ def _work(waiting: queue.Queue[Job], paths: dict[str, Path], found: list[dict[st
             break
         if job.library.name not in workers:
             workers[job.library.name] = Worker(job.library)
-        found.append(measure(job, workers[job.library.name], paths[job.task]))
+        cells.append(measure(job, workers[job.library.name], paths[job.task]))
         bar.advance(job.seeds, f"{job.task}: {job.row}")
     for worker in workers.values():
         worker.close()
@@ -226,7 +226,7 @@ class Bar:
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self._start = total, 0, time.perf_counter()
-        self._lock, self._told = threading.Lock(), -1
+        self._lock, self._shown = threading.Lock(), -1
 
     def advance(self, steps: int, what: str) -> None:
         with self._lock:
@@ -236,8 +236,8 @@ class Bar:
             line = f"[{filled:30}] {share:4.0%}  {passed:4.0f} s, {passed * (1 / share - 1):4.0f} s left  {what}"
             if sys.stderr.isatty():
                 print(f"\r{line:110.110}", end="", file=sys.stderr, flush=True)
-            elif int(20 * share) > self._told:
-                self._told = int(20 * share)
+            elif int(20 * share) > self._shown:
+                self._shown = int(20 * share)
                 print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -252,13 +252,13 @@ def merged(before: dict[str, Any], cells: list[dict[str, Any]], about: dict[str,
     """Return results in which new cells have taken the place of old ones; each cell names the run that it is from."""
     runs = [*before.get("runs", []), about]
     fresh = {_key(cell): {**cell, "run": len(runs) - 1} for cell in cells}
-    kept = {_key(cell): cell for cell in before.get("cells", [])} | fresh
-    used = sorted({cell["run"] for cell in kept.values()})
-    renumbered = [{**cell, "run": used.index(cell["run"])} for cell in kept.values()]
+    by_key = {_key(cell): cell for cell in before.get("cells", [])} | fresh
+    used = sorted({cell["run"] for cell in by_key.values()})
+    renumbered = [{**cell, "run": used.index(cell["run"])} for cell in by_key.values()]
     ordered = sorted(
         renumbered, key=lambda c: (tasks.NAMES.index(c["task"]), c["kind"], c["library"], c["row"], c["epsilon"] or 0)
     )
-    return {"epsilons": EPSILONS, "delta": 1e-5, "runs": [runs[place] for place in used], "cells": ordered}
+    return {"epsilons": EPSILONS, "delta": 1e-5, "runs": [runs[run_number] for run_number in used], "cells": ordered}
 
 
 def _key(cell: dict[str, Any]) -> tuple[Any, ...]:

@@ -96,21 +96,21 @@ def by_processes(url: str, work: Callable[[LedgerBudget, int], None], workers: i
     context = multiprocessing.get_context("forkserver")  # which has imported everything once
     context.set_forkserver_preload(["hush.ledger", "hush.accounting.budget", "psycopg"])
     barrier = context.Barrier(workers + 1)
-    each = [context.Process(target=_process, args=(url, work, count // workers, barrier)) for _ in range(workers)]
-    for process in each:
+    processes = [context.Process(target=_process, args=(url, work, count // workers, barrier)) for _ in range(workers)]
+    for process in processes:
         process.start()
     barrier.wait()
     begin = time.perf_counter()
-    for process in each:
+    for process in processes:
         process.join()
-    if any(process.exitcode for process in each):
+    if any(process.exitcode for process in processes):
         raise RuntimeError("a process failed")
     return count / (time.perf_counter() - begin)
 
 
 def grow(url: str, sizes: list[int]) -> list[dict[str, float]]:
     """Return how a charge, the read-out and a void behave in ledgers with more and more rows."""
-    data, rows, found = opened(url), 0, []
+    data, rows, lines = opened(url), 0, []
     for size in sizes:
         charge_unwaited(data, size - rows)
         rows = size
@@ -128,7 +128,7 @@ def grow(url: str, sizes: list[int]) -> list[dict[str, float]]:
             reserved.void()
             voids.append(time.perf_counter() - begin)
             rows += 2
-        found.append(
+        lines.append(
             {
                 "rows": size,
                 "charges per second": per_second,
@@ -138,7 +138,7 @@ def grow(url: str, sizes: list[int]) -> list[dict[str, float]]:
             }
         )
     data.store.close()
-    return found
+    return lines
 
 
 def charge_unwaited(data: LedgerBudget, count: int) -> None:
@@ -154,44 +154,44 @@ def charge_unwaited(data: LedgerBudget, count: int) -> None:
 def measure(quick: bool) -> dict[str, Any]:
     """Return all figures."""
     sizes, count = ([1000, 3000], 320) if quick else ([1000, 10_000, 100_000], 3200)
-    found: dict[str, Any] = {"charges per second": {}, "growth": {}}
-    rates = found["charges per second"]
+    results: dict[str, Any] = {"charges per second": {}, "growth": {}}
+    rates = results["charges per second"]
     with tempfile.TemporaryDirectory(dir=ROOT) as name:
         folder = Path(name)
-        found["fsync ms"] = fsync_ms(folder)
+        results["fsync ms"] = fsync_ms(folder)
         for what, work in (("charge", charge), ("reserve and commit", pairs)):
             for workers in (1, 8, 32):
                 url = f"sqlite:///{folder}/threads{workers}{work.__name__}.db"
                 rates[f"SQLite, {what}, one process, {workers} threads"] = by_threads(url, work, workers, count)
             url = f"sqlite:///{folder}/processes{work.__name__}.db"
             rates[f"SQLite, {what}, 16 processes"] = by_processes(url, work, 16, count)
-        found["growth"]["SQLite"] = grow(f"sqlite:///{folder}/grown.db", sizes)
-    postgres(found, sizes, count)
-    return found
+        results["growth"]["SQLite"] = grow(f"sqlite:///{folder}/grown.db", sizes)
+    postgres(results, sizes, count)
+    return results
 
 
-def postgres(found: dict[str, Any], sizes: list[int], count: int) -> None:
+def postgres(results: dict[str, Any], sizes: list[int], count: int) -> None:
     """Measure on a server of its own, which waits for the disk."""
     sys.path.insert(0, str(ROOT / "tests"))
     import services
 
     services._POSTGRES_SETTINGS = {**services._POSTGRES_SETTINGS, "fsync": "on"}
     with services._folder("pg") as folder, services._server(services._binaries(folder), folder) as server:
-        place = sa.make_url(server)
-        engine = sa.create_engine(place.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        address = sa.make_url(server)
+        engine = sa.create_engine(address.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
 
         def database(name: str) -> str:
             with engine.connect() as connection:
                 connection.exec_driver_sql(f"CREATE DATABASE {name}")
-            return place.set(database=name).render_as_string(hide_password=False)
+            return address.set(database=name).render_as_string(hide_password=False)
 
-        rates = found["charges per second"]
+        rates = results["charges per second"]
         for what, work in (("charge", charge), ("reserve and commit", pairs)):
             name = f"{work.__name__}_by"
             rates[f"PostgreSQL, {what}, 1 connection"] = by_threads(database(f"{name}_1"), work, 1, count // 4)
             rates[f"PostgreSQL, {what}, 16 connections"] = by_threads(database(f"{name}_16"), work, 16, count)
             rates[f"PostgreSQL, {what}, 16 processes"] = by_processes(database(f"{name}_p"), work, 16, count)
-        found["growth"]["PostgreSQL"] = grow(database("grown"), sizes)
+        results["growth"]["PostgreSQL"] = grow(database("grown"), sizes)
         engine.dispose()
 
 
@@ -200,23 +200,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer charges, and nothing is written")
     quick = parser.parse_args().quick
-    found = measure(quick)
-    print(f"one wait for the disk: {found['fsync ms']:.2f} ms")
-    for name, rate in found["charges per second"].items():
+    results = measure(quick)
+    print(f"one wait for the disk: {results['fsync ms']:.2f} ms")
+    for name, rate in results["charges per second"].items():
         print(f"{name:55} {rate:8.0f} / s")
-    for place, lines in found["growth"].items():
+    for database, lines in results["growth"].items():
         for line in lines:
             print(
-                f"{place:12} {line['rows']:8} rows {line['charges per second']:8.0f} charges / s, "
+                f"{database:12} {line['rows']:8} rows {line['charges per second']:8.0f} charges / s, "
                 f"{line['CPU ms per charge']:.2f} ms of CPU each, "
                 f"{line['read-out ms']:8.2f} ms to read what is spent {line['void ms']:8.2f} ms to void"
             )
-    rates = found["charges per second"]
-    for place, words in (("SQLite", "charge, one process"), ("PostgreSQL", "charge, 16 connections")):
-        best = max(rate for name, rate in rates.items() if name.startswith(f"{place}, {words}"))
-        print(f"{place}: {best:.0f} / s, bar {CHARGES_BAR:.0f}: {'met' if best >= CHARGES_BAR else 'MISSED'}")
+    rates = results["charges per second"]
+    for database, words in (("SQLite", "charge, one process"), ("PostgreSQL", "charge, 16 connections")):
+        best = max(rate for name, rate in rates.items() if name.startswith(f"{database}, {words}"))
+        print(f"{database}: {best:.0f} / s, bar {CHARGES_BAR:.0f}: {'met' if best >= CHARGES_BAR else 'MISSED'}")
     for what, bar in (("read-out", READ_OUT_BAR * 1e3), ("void", VOID_BAR * 1e3)):
-        slowest = max(line[f"{what} ms"] for lines in found["growth"].values() for line in lines)
+        slowest = max(line[f"{what} ms"] for lines in results["growth"].values() for line in lines)
         print(f"{what}: {slowest:.2f} ms, bar {bar:.0f}: {'met' if slowest < bar else 'MISSED'}")
     if quick:
         return
@@ -227,7 +227,7 @@ def main() -> None:
         "sqlalchemy": sa.__version__,
         "processors": os.cpu_count(),
     }
-    RESULTS.write_text(json.dumps({**about, **found}, indent=2) + "\n")
+    RESULTS.write_text(json.dumps({**about, **results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -67,15 +67,15 @@ def workloads() -> list[Workload]:
     """Return what is measured."""
     loops = {"diffprivlib": FEW, "PyDP": FEW, "NumPy": MILLION}
     real = {"hush": MILLION, "OpenDP": FEW, "OpenDP k=-40": FEW, **loops}
-    whole = {"hush": MILLION, "OpenDP": MILLION, **loops}
+    full_size = {"hush": MILLION, "OpenDP": MILLION, **loops}
     single = dict.fromkeys(("hush", "OpenDP", "diffprivlib", "PyDP", "NumPy"), CALLS)
     single_real = dict.fromkeys(("hush", "OpenDP", "OpenDP k=-40", "diffprivlib", "PyDP", "NumPy"), CALLS)
     ranked = dict.fromkeys(("hush", "hush PermuteAndFlip", "OpenDP", "NumPy"), MILLION)
     return [
         Workload("vector: Laplace on floats", "vector", "laplace", real),
         Workload("vector: Gaussian on floats", "vector", "gaussian", real),
-        Workload("vector: discrete Laplace on integers", "vector", "discrete laplace", whole),
-        Workload("vector: discrete Gaussian on integers", "vector", "discrete gaussian", whole),
+        Workload("vector: discrete Laplace on integers", "vector", "discrete laplace", full_size),
+        Workload("vector: discrete Gaussian on integers", "vector", "discrete gaussian", full_size),
         Workload("bulk float32 Gaussian, 1e6", "bulk", "gaussian", {"hush": MILLION, "NumPy": MILLION}, 5),
         Workload("bulk float32 Gaussian, 1e7", "bulk", "gaussian", {"hush": 10 * MILLION, "NumPy": 10 * MILLION}, 3),
         Workload("noisy max: scores that differ", "max", "differ", ranked, 3),
@@ -422,7 +422,7 @@ def _turns(answer: Answer, mine: Answer) -> list[float] | None:
     """Return the smallest and the largest ratio of one turn."""
     if not answer.seconds or not mine.seconds:
         return None
-    ratios = [theirs / own for theirs, own in zip(answer.seconds, mine.seconds, strict=True)]
+    ratios = [theirs / ours for theirs, ours in zip(answer.seconds, mine.seconds, strict=True)]
     return [min(ratios), max(ratios)]
 
 
@@ -430,8 +430,8 @@ def bars(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what hush wants to reach, and whether it does; None where somebody is missing."""
 
     def ratio(name: str, who: str) -> float | None:
-        found: float | None = rows[name]["answers"][who]["times_hush"]
-        return found
+        measured: float | None = rows[name]["answers"][who]["times_hush"]
+        return measured
 
     def bar(name: str, what: str, value: float | None, limit: float, least: bool, goal: bool = False) -> dict[str, Any]:
         passed = None if value is None else bool(value >= limit if least else value <= limit)
@@ -444,20 +444,20 @@ def bars(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
             "goal_only": goal,
         }
 
-    found = []
+    measured = []
     for name in rows:
         if name.startswith("vector"):
-            found.append(bar(name, "OpenDP's time / hush's", ratio(name, "OpenDP"), 20, True))
-            found.append(bar(name, "OpenDP's time / hush's", ratio(name, "OpenDP"), 100, True, goal=True))
-            found.append(bar(name, "diffprivlib's time / hush's", ratio(name, "diffprivlib"), 8, True))
+            measured.append(bar(name, "OpenDP's time / hush's", ratio(name, "OpenDP"), 20, True))
+            measured.append(bar(name, "OpenDP's time / hush's", ratio(name, "OpenDP"), 100, True, goal=True))
+            measured.append(bar(name, "diffprivlib's time / hush's", ratio(name, "diffprivlib"), 8, True))
         elif name.startswith("scalar"):
             median = rows[name]["answers"]["hush"]["median_seconds_per_value"]
-            found.append(bar(name, "hush's microseconds", None if median is None else 1e6 * median, 60, False))
+            measured.append(bar(name, "hush's microseconds", None if median is None else 1e6 * median, 60, False))
         else:
             who, limit = ("NumPy", 4.0) if name.startswith("bulk") else ("OpenDP", 0.2)
             theirs = ratio(name, who)
-            found.append(bar(name, f"hush's time / {who}'s", None if theirs is None else 1 / theirs, limit, False))
-    return found
+            measured.append(bar(name, f"hush's time / {who}'s", None if theirs is None else 1 / theirs, limit, False))
+    return measured
 
 
 def _environment(repetitions: int, peers: dict[str, Peer | Missing]) -> dict[str, Any]:
@@ -508,9 +508,9 @@ def tell(results: dict[str, Any]) -> None:
             verdict = {None: "unknown", True: "goal reached", False: "goal not reached"}[bar["passed"]]
         print(f"  {bar['workload']:40}{bar['what']:30}{value:>12}   {limit:16}{verdict}")
     print()
-    for who, found in results["environment"]["versions"].items():
-        told = results["environment"]["missing"].get(who, "")
-        print(f"{who:21}" + (", ".join(f"{n} {v}" for n, v in found.items()) if found else f"missing: {told}"))
+    for who, version in results["environment"]["versions"].items():
+        reason = results["environment"]["missing"].get(who, "")
+        print(f"{who:21}" + (", ".join(f"{n} {v}" for n, v in version.items()) if version else f"missing: {reason}"))
 
 
 def _cells(answer: dict[str, Any]) -> str:

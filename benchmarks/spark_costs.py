@@ -99,7 +99,7 @@ def ask(session: Any, path: str, partitions: int, label: str) -> int:
 def stages(log: Path) -> dict[str, list[dict[str, Any]]]:
     """Return, for each phase, its stages in order, with sums over their tasks and the most memory that one held."""
     phases: dict[int, str] = {}
-    found: dict[int, dict[str, Any]] = defaultdict(
+    by_stage: dict[int, dict[str, Any]] = defaultdict(
         lambda: {"tasks": 0, "peak_task_bytes": 0, **dict.fromkeys(METRICS, 0)}
     )
     for line in log.read_text().splitlines():
@@ -107,7 +107,7 @@ def stages(log: Path) -> dict[str, list[dict[str, Any]]]:
         if event["Event"] == "SparkListenerStageSubmitted":
             phases[event["Stage Info"]["Stage ID"]] = (event.get("Properties") or {}).get("hush.phase")
         elif event["Event"] == "SparkListenerTaskEnd":
-            stage, metrics = found[event["Stage ID"]], event["Task Metrics"]
+            stage, metrics = by_stage[event["Stage ID"]], event["Task Metrics"]
             stage["tasks"] += 1
             stage["peak_task_bytes"] = max(stage["peak_task_bytes"], metrics["Peak Execution Memory"])
             for name, (path, scale) in METRICS.items():
@@ -116,9 +116,9 @@ def stages(log: Path) -> dict[str, list[dict[str, Any]]]:
                     value = value[part]
                 stage[name] += value * scale
     grouped = defaultdict(list)
-    for number in sorted(found):
+    for number in sorted(by_stage):
         if phases.get(number):
-            grouped[phases[number]].append(found[number])
+            grouped[phases[number]].append(by_stage[number])
     return dict(grouped)
 
 
@@ -134,14 +134,14 @@ def measure(tables: list[tuple[int, int]]) -> list[dict[str, Any]]:
                 session.sql(EVENTS.format(**sizes)).write.parquet(path)
                 held = ask(session, path, partitions, f"{rows}/{partitions}")
                 # Spark's own count of bytes read misses those of local Parquet files.
-                stored = sum(each.stat().st_size for each in Path(path).glob("*.parquet"))
+                stored = sum(file.stat().st_size for file in Path(path).glob("*.parquet"))
                 measured.append({**sizes, "table_bytes": stored, "view_bytes": held})
                 print(f"measured {rows:,} rows in {partitions} partitions", flush=True)
-        (log,) = [each for each in logs.rglob("*") if each.is_file() and "appstatus" not in each.name]
+        (log,) = [file for file in logs.rglob("*") if file.is_file() and "appstatus" not in file.name]
         by_phase = stages(log)
-    for each in measured:
+    for run in measured:
         for name in ("plain", "cold", "warm"):
-            each[name] = by_phase[f"{each['rows']}/{each['partitions']}/{name}/again"]
+            run[name] = by_phase[f"{run['rows']}/{run['partitions']}/{name}/again"]
     return measured
 
 
@@ -149,7 +149,7 @@ def on_paper(base: dict[str, Any], blocks: dict[str, Any]) -> dict[str, Any]:
     """Scale measured tables in proportion to rows: CPU from tasks, bytes shuffled from blocks, of the size there."""
     factor = PAPER["rows"] / base["rows"]
     cores, network = PAPER["executors"] * PAPER["cores"], PAPER["executors"] * PAPER["network_bytes_per_s"]
-    found: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     for name in ("plain", "cold", "warm"):
         total = {metric: factor * sum(stage[metric] for stage in base[name]) for metric in METRICS}
         waves = (
@@ -157,16 +157,16 @@ def on_paper(base: dict[str, Any], blocks: dict[str, Any]) -> dict[str, Any]:
         )
         for metric in ("shuffle_read_bytes", "shuffle_write_bytes"):
             total[metric] = PAPER["rows"] / blocks["rows"] * sum(stage[metric] for stage in blocks[name])
-        found[name] = {
+        costs[name] = {
             **total,
             "compute_s": total["cpu_s"] / cores * waves,  # the last wave of tasks is not full
             "network_s": total["shuffle_write_bytes"] / network,
             "peak_task_bytes": max(stage["peak_task_bytes"] for stage in base[name]),
         }
-    found["table_bytes"] = factor * base["table_bytes"]
-    found["view_bytes"] = factor * base["view_bytes"]
-    found["view_bytes_per_executor"] = found["view_bytes"] / PAPER["executors"]
-    return found
+    costs["table_bytes"] = factor * base["table_bytes"]
+    costs["view_bytes"] = factor * base["view_bytes"]
+    costs["view_bytes_per_executor"] = costs["view_bytes"] / PAPER["executors"]
+    return costs
 
 
 def show(measured: list[dict[str, Any]], paper: dict[str, Any]) -> None:
@@ -182,19 +182,17 @@ def show(measured: list[dict[str, Any]], paper: dict[str, Any]) -> None:
         "peak MiB",
     ]
     print(" | ".join(titles))
-    for each in measured:
+    for run in measured:
         for name in ("plain", "cold", "warm"):
-            for number, stage in enumerate(each[name], 1):
-                per = [stage[metric] / each["rows"] for metric in ("cpu_s", "input_rows", "shuffle_write_bytes")]
+            for number, stage in enumerate(run[name], 1):
+                per = [stage[metric] / run["rows"] for metric in ("cpu_s", "input_rows", "shuffle_write_bytes")]
                 numbers = f"{per[0] * 1e6:.3f} | {per[1]:.2f} | {per[2]:.2f} | {stage['peak_task_bytes'] / 2**20:.0f}"
-                print(f"{each['rows']:,} | {each['partitions']} | {name} | {number} | {stage['tasks']} | {numbers}")
+                print(f"{run['rows']:,} | {run['partitions']} | {name} | {number} | {stage['tasks']} | {numbers}")
         for name in ("table", "view"):
-            print(
-                f"{each['rows']:,} | {each['partitions']} | {name} | {each[f'{name}_bytes'] / each['rows']:.1f} B/row"
-            )
+            print(f"{run['rows']:,} | {run['partitions']} | {name} | {run[f'{name}_bytes'] / run['rows']:.1f} B/row")
     for name in ("plain", "cold", "warm"):
-        told = ", ".join(f"{metric} {value:.3g}" for metric, value in paper[name].items())
-        print(f"{PAPER['rows']:.0e} rows, {name}: {told}")
+        expected = ", ".join(f"{metric} {value:.3g}" for metric, value in paper[name].items())
+        print(f"{PAPER['rows']:.0e} rows, {name}: {expected}")
     print(f"view: {paper['view_bytes']:.3g} bytes, {paper['view_bytes_per_executor']:.3g} per executor")
 
 
@@ -210,7 +208,7 @@ def main() -> None:
     import pyspark
 
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    found = {
+    results = {
         "commit": commit,
         "versions": {"python": platform.python_version(), "pyspark": pyspark.__version__, "hush": hush.__version__},
         "question": QUESTION,
@@ -218,7 +216,7 @@ def main() -> None:
         "measured": measured,
         "on_paper": {"cluster": PAPER, **paper},
     }
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ QUESTION: dict[str, Any] = {
 }
 MILLION = 1_000_000
 USERS = 200_000
-LIMIT = 300  # seconds for one script
+LIMIT = 3600  # seconds for one script; long, since others may use the machine
 AGGREGATES = ("COUNT", "SUM", "MEAN")
 
 
@@ -94,14 +94,14 @@ class Measured:
     charged: str = ""
     failure: str | None = None
 
-    def add(self, told: dict[str, Any]) -> None:
-        self.failure = self.failure or told.get("failure")
-        self.seconds += told.get("seconds", [])
-        self.cpu_seconds += told.get("cpu_seconds", [])
-        self.memory += [told["memory_bytes"]] if "memory_bytes" in told else []
-        self.answers += told.get("answers", [])
-        self.versions = told.get("versions", self.versions)
-        self.charged = told.get("charged", self.charged)
+    def add(self, reply: dict[str, Any]) -> None:
+        self.failure = self.failure or reply.get("failure")
+        self.seconds += reply.get("seconds", [])
+        self.cpu_seconds += reply.get("cpu_seconds", [])
+        self.memory += [reply["memory_bytes"]] if "memory_bytes" in reply else []
+        self.answers += reply.get("answers", [])
+        self.versions = reply.get("versions", self.versions)
+        self.charged = reply.get("charged", self.charged)
 
     @property
     def median(self) -> float | None:
@@ -136,8 +136,8 @@ def ask(who: Contender, path: Path, repetitions: int, variant: str | None = None
         return {"failure": f"took more than {LIMIT} seconds"}
     if done.returncode != 0:
         return {"failure": " ".join(done.stderr.split())[-200:] or f"ended with {done.returncode}"}
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    reply: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return reply
 
 
 # ---- tables
@@ -175,10 +175,10 @@ def _write(path: Path, query: str) -> None:
 
 def measure_speed(path: Path, rows: int, quick: bool) -> dict[str, Any]:
     """Time everybody on one table. Plain DuckDB is asked before, between and after, as others may use the machine."""
-    found = {who: Measured() for who in ("plain DuckDB", "hush cold", "hush warm", *PEERS)}
+    measured = {who: Measured() for who in ("plain DuckDB", "hush cold", "hush warm", *PEERS)}
 
     def again(name: str, who: Contender) -> None:
-        found[name].add(ask(who, path, 1 if quick else who.repetitions))
+        measured[name].add(ask(who, path, 1 if quick else who.repetitions))
 
     for name, who in (("hush cold", COLD), ("hush warm", WARM)):
         again("plain DuckDB", PLAIN)
@@ -187,27 +187,27 @@ def measure_speed(path: Path, rows: int, quick: bool) -> dict[str, Any]:
     for name, who in PEERS.items():
         _say(f"{rows:,} rows: {name}")
         if rows > who.most_rows:
-            found[name].failure = f"takes minutes: asked for {who.most_rows:,} rows only"
+            measured[name].failure = f"takes minutes: asked for {who.most_rows:,} rows only"
         else:
             again(name, who)
     again("hush cold", COLD)
     again("plain DuckDB", PLAIN)
-    _remeasure_memory(found, path, 1 if quick else 3)
-    plain, cold = found["plain DuckDB"].median, found["hush cold"].median
-    plain_cpu = _median(found["plain DuckDB"].cpu_seconds)
-    told = {}
-    for name, one in found.items():
+    _remeasure_memory(measured, path, 1 if quick else 3)
+    plain, cold = measured["plain DuckDB"].median, measured["hush cold"].median
+    plain_cpu = _median(measured["plain DuckDB"].cpu_seconds)
+    speeds = {}
+    for name, one in measured.items():
         ratios = {"times_plain": _ratio(one.median, plain), "times_hush_cold": _ratio(one.median, cold)}
         ratios["times_plain_cpu"] = _ratio(_median(one.cpu_seconds), plain_cpu)
-        told[name] = {**one.row(), **ratios}
-    return {"rows": rows, "contenders": told}
+        speeds[name] = {**one.row(), **ratios}
+    return {"rows": rows, "contenders": speeds}
 
 
-def _remeasure_memory(found: dict[str, Measured], path: Path, times: int) -> None:
+def _remeasure_memory(measured: dict[str, Measured], path: Path, times: int) -> None:
     """Ask once in each of some processes, so that what an earlier question left is not in it."""
     for name, who in (("plain DuckDB", PLAIN), ("hush cold", COLD)):
-        told = [ask(who, path, 1) for _ in range(times)]
-        found[name].memory = [one["memory_bytes"] for one in told if "memory_bytes" in one]
+        replies = [ask(who, path, 1) for _ in range(times)]
+        measured[name].memory = [one["memory_bytes"] for one in replies if "memory_bytes" in one]
 
 
 def measure_planning(path: Path, processes: int) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def measure_planning(path: Path, processes: int) -> dict[str, Any]:
 def measure_errors(path: Path, quick: bool) -> dict[str, Any]:
     """Return everybody's errors at equal epsilon against the exact values; hush draws new noise over one view."""
     exact = {int(row[0]): row[1:] for row in ask(PLAIN, path, 1)["answers"][0]}
-    told = {}
+    errors = {}
     for name, who in {"hush": WARM, **PEERS}.items():
         _say(f"errors: {name}")
         one: dict[str, Any] = {"failure": None, "variants": {}}
@@ -236,35 +236,35 @@ def measure_errors(path: Path, quick: bool) -> dict[str, Any]:
                 continue
             one["variants"][variant or "only"] = _errors(reply["answers"], exact)
             one |= {"charged": reply.get("charged", ""), "versions": reply["versions"]}
-        found = one["variants"].values()
+        by_variant = one["variants"].values()
         for aggregate in AGGREGATES:
-            one[aggregate] = min((each[aggregate] for each in found), key=lambda e: e["rmse"], default=None)
-        told[name] = one
-    return told
+            one[aggregate] = min((result[aggregate] for result in by_variant), key=lambda e: e["rmse"], default=None)
+        errors[name] = one
+    return errors
 
 
 def _errors(answers: list[list[list[float]]], exact: dict[int, list[float]]) -> dict[str, Any]:
-    told = {}
-    for place, aggregate in enumerate(AGGREGATES):
-        squares = [(row[1 + place] - exact[int(row[0])][place]) ** 2 for answer in answers for row in answer]
+    errors = {}
+    for index, aggregate in enumerate(AGGREGATES):
+        squares = [(row[1 + index] - exact[int(row[0])][index]) ** 2 for answer in answers for row in answer]
         mean = sum(squares) / len(squares)
         spread = math.sqrt(sum((one - mean) ** 2 for one in squares) / len(squares) ** 2)
         # of the root, by the delta method
-        told[aggregate] = {
+        errors[aggregate] = {
             "rmse": math.sqrt(mean),
             "standard_error": spread / (2 * math.sqrt(mean)),
             "of": len(squares),
         }
-    return told
+    return errors
 
 
 def bars(speeds: list[dict[str, Any]], planning: dict[str, Any], errors: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare with what was promised. Of errors, two standard errors above are no more than chance."""
-    found = []
+    checks = []
 
     def bar(what: str, value: float | None, limit: float, least: bool = False) -> None:
         passed = None if value is None else (value >= limit if least else value <= limit)
-        found.append({"what": what, "at_least" if least else "at_most": limit, "value": value, "passed": passed})
+        checks.append({"what": what, "at_least" if least else "at_most": limit, "value": value, "passed": passed})
 
     for speed in speeds:
         rows, all_of_them = f"{speed['rows']:,} rows: ", speed["contenders"]
@@ -290,7 +290,7 @@ def bars(speeds: list[dict[str, Any]], planning: dict[str, Any], errors: dict[st
                 continue
             doubt = math.hypot(mine["standard_error"] / mine["rmse"], theirs["standard_error"] / theirs["rmse"])
             bar(f"{aggregate}: hush's error / {who}'s", mine["rmse"] / theirs["rmse"], round(1 + 2 * doubt, 3))
-    return found
+    return checks
 
 
 def run(quick: bool) -> dict[str, Any]:
@@ -309,8 +309,8 @@ def run(quick: bool) -> dict[str, Any]:
             speeds.append(measure_speed(path, rows, quick))
             path.unlink()
     environment["load_after"] = round(os.getloadavg()[0], 2)
-    told = {"environment": environment, "question": {**QUESTION, "users": USERS}}
-    return {**told, "speed": speeds, "planning": planning, "errors": errors, "bars": bars(speeds, planning, errors)}
+    context = {"environment": environment, "question": {**QUESTION, "users": USERS}}
+    return {**context, "speed": speeds, "planning": planning, "errors": errors, "bars": bars(speeds, planning, errors)}
 
 
 def _environment() -> dict[str, Any]:
@@ -374,8 +374,8 @@ def tell(results: dict[str, Any]) -> None:
     print(f"\n{'error at epsilon 1':20}" + "".join(f"{aggregate:>20}" for aggregate in AGGREGATES))
     for who, one in results["errors"].items():
         cells = [one[aggregate] for aggregate in AGGREGATES]
-        told = [f"{cell['rmse']:.4g} +- {cell['standard_error']:.2g}" if cell else "missing" for cell in cells]
-        print(f"  {who:18}" + "".join(f"{cell:>20}" for cell in told) + f"   {one.get('charged') or one['failure']}")
+        texts = [f"{cell['rmse']:.4g} +- {cell['standard_error']:.2g}" if cell else "missing" for cell in cells]
+        print(f"  {who:18}" + "".join(f"{cell:>20}" for cell in texts) + f"   {one.get('charged') or one['failure']}")
     print()
     for bar in results["bars"]:
         limit = f"at least {bar['at_least']:g}" if "at_least" in bar else f"at most {bar['at_most']:g}"

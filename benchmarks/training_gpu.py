@@ -311,10 +311,10 @@ def peak() -> float:
     """
     if DEVICE.type != "cuda":
         return 0.0
-    found = torch.cuda.max_memory_reserved() / GIB
+    gibibytes = torch.cuda.max_memory_reserved() / GIB
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    return found
+    return gibibytes
 
 
 def milliseconds(step: Callable[[], Any], count: int) -> list[float]:
@@ -363,16 +363,16 @@ def measure(workload: Workload, name: str, builder: Builder, repetitions: int, f
 
 def compare(workload: Workload, builders: dict[str, Builder], repetitions: int, file: Path | None) -> dict[str, Any]:
     """Return figures of all contenders, and what they are over those of ordinary training."""
-    found = {name: measure(workload, name, builder, repetitions, file) for name, builder in builders.items()}
-    base = found[BASE]
+    contenders = {name: measure(workload, name, builder, repetitions, file) for name, builder in builders.items()}
+    base = contenders[BASE]
     ratios: dict[str, dict[str, float]] = {}
-    for name, one in found.items():
+    for name, one in contenders.items():
         if name != BASE and "error" not in one and "error" not in base:
             ratios[name] = {"time": one["milliseconds"]["median"] / base["milliseconds"]["median"]}
             if base["peak_gib"]:
                 ratios[name]["memory"] = one["peak_gib"] / base["peak_gib"]
     must = {"time": workload.bar, "memory": MEMORY_BAR}
-    return {"title": workload.title, "contenders": found, "ratios": ratios, "must": must}
+    return {"title": workload.title, "contenders": contenders, "ratios": ratios, "must": must}
 
 
 def compare_noise(size: int, repetitions: int) -> dict[str, Any]:
@@ -382,16 +382,16 @@ def compare_noise(size: int, repetitions: int) -> dict[str, Any]:
         "torch.randn": lambda: torch.randn(size, device=DEVICE),
         "hush": lambda: integer_gaussian(key, 0, size, stddev=2.0**24, device=DEVICE),
     }
-    found = {}
+    contenders = {}
     for name, make in makers.items():
         free()
         milliseconds(make, WARM_UP)
-        found[name] = {"milliseconds": summary(milliseconds(make, repetitions))}
+        contenders[name] = {"milliseconds": summary(milliseconds(make, repetitions))}
     free()
-    ratio = found["hush"]["milliseconds"]["median"] / found["torch.randn"]["milliseconds"]["median"]
+    ratio = contenders["hush"]["milliseconds"]["median"] / contenders["torch.randn"]["milliseconds"]["median"]
     return {
         "title": f"{size:,} numbers of noise",
-        "contenders": found,
+        "contenders": contenders,
         "ratios": {"hush": {"time": ratio}},
         "must": {"time": NOISE_BAR},
     }
@@ -405,8 +405,8 @@ def line(row: dict[str, Any]) -> str:
         cells.append(f"{name} {time_taken}" + (f", {one['peak_gib']:.2f} GiB" if "peak_gib" in one else ""))
     for name, ratios in row["ratios"].items():
         must = row["must"] if name == "hush" else {}
-        found = [f"{what} {value:.3f}x" + (f" (must {must[what]})" if must else "") for what, value in ratios.items()]
-        cells.append(f"{name}: {', '.join(found)}")
+        texts = [f"{what} {value:.3f}x" + (f" (must {must[what]})" if must else "") for what, value in ratios.items()]
+        cells.append(f"{name}: {', '.join(texts)}")
     return f"{row['title']:28}" + " | ".join(cells)
 
 
@@ -416,18 +416,21 @@ def kernels(step: Stepper) -> str:
         step()
         step()
         torch.cuda.synchronize()
-    found = sorted(profiler.key_averages(), key=lambda each: -each.self_device_time_total)
-    total = sum(each.self_device_time_total for each in found)
-    rows = [f"{each.self_device_time_total / 2e3:9.3f} {each.count // 2:6} {each.key[:110]}" for each in found[:30]]
+    averages = sorted(profiler.key_averages(), key=lambda kernel: -kernel.self_device_time_total)
+    total = sum(kernel.self_device_time_total for kernel in averages)
+    rows = [
+        f"{kernel.self_device_time_total / 2e3:9.3f} {kernel.count // 2:6} {kernel.key[:110]}"
+        for kernel in averages[:30]
+    ]
     return "\n".join([f"{total / 2e3:9.3f} ms in all", *rows])
 
 
 def current_commit() -> str:
     try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     except OSError:
-        found = ""
-    return found or "unknown"
+        commit = ""
+    return commit or "unknown"
 
 
 def update(path: Path, about: dict[str, Any], name: str, row: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ def private_directions(images: Tensor, recipe: Recipe) -> tuple[Tensor, Event]:
 def _vary(settings: Settings, mnist: Images) -> list[Row]:
     """Vary one hyper-parameter at a time, from the paper's reference values."""
     base = Recipe()
-    found: dict[str, list[Row]] = {name: [] for name in VARIED}
+    by_name: dict[str, list[Row]] = {name: [] for name in VARIED}
     for name, values in VARIED.items():
         for value in values[:1] if settings.quick else values:
             recipe = replace(base, **{name: int(value) if name in WHOLE else value})
@@ -156,23 +156,23 @@ def _vary(settings: Settings, mnist: Images) -> list[Row]:
                 recipe = replace(recipe, num_steps=base.num_steps * base.lot // recipe.lot)  # as many epochs
             recipe = _shortened(recipe) if settings.quick else recipe
             words = f"figure 5: {name} = {value:g}", mnist.name
-            found[name].append(measure(settings, partial(once, mnist, recipe), *words, note="5 epochs"))
-    _draw(settings, found)
-    return [row for rows in found.values() for row in rows]
+            by_name[name].append(measure(settings, partial(once, mnist, recipe), *words, note="5 epochs"))
+    _draw(settings, by_name)
+    return [row for rows in by_name.values() for row in rows]
 
 
-def _draw(settings: Settings, found: dict[str, list[Row]]) -> None:
+def _draw(settings: Settings, by_name: dict[str, list[Row]]) -> None:
     with figure(settings, "abadi", columns=3, rows=2) as axes:
-        for place, (name, rows) in zip(axes.flat, found.items(), strict=True):
+        for axis, (name, rows) in zip(axes.flat, by_name.items(), strict=True):
             values = VARIED[name][: len(rows)]
-            place.plot(values, [row.mean for row in rows])
-            place.set(xlabel=name.replace("_", " "), ylabel="test accuracy, %", xscale="log")
-            mark(place, values)
+            axis.plot(values, [row.mean for row in rows])
+            axis.set(xlabel=name.replace("_", " "), ylabel="test accuracy, %", xscale="log")
+            mark(axis, values)
             if name != "noise":  # else epsilon is 2
                 continue
             for value, row in zip(values, rows, strict=True):
                 words = f"epsilon {row.epsilon:.2g}"
-                place.annotate(words, (value, row.mean), fontsize=7, xytext=(4, 4), textcoords="offset points")
+                axis.annotate(words, (value, row.mean), fontsize=7, xytext=(4, 4), textcoords="offset points")
 
 
 def _shortened(recipe: Recipe) -> Recipe:

@@ -217,9 +217,9 @@ def train_plainly(
     x, y = examples
     model.train()
     for _ in range(num_steps):
-        some = torch.randint(len(x), (batch_size,))
+        batch = torch.randint(len(x), (batch_size,))
         optimizer.zero_grad()
-        F.cross_entropy(model(x[some]), y[some]).backward()
+        F.cross_entropy(model(x[batch]), y[batch]).backward()
         optimizer.step()
     return model
 
@@ -260,12 +260,14 @@ def measure(
     note: str = "",
 ) -> Row:
     """Run once per seed; ``once`` returns an accuracy, in percent, and the epsilon that it cost."""
-    found, start = [], time.perf_counter()
+    accuracies, start = [], time.perf_counter()
     for seed in settings.seeds:
         torch.manual_seed(seed)
-        found.append(once())
-    seconds = (time.perf_counter() - start) / len(found)
-    row = Row(experiment, data, published, target, max(e for _, e in found), [a for a, _ in found], seconds, note)
+        accuracies.append(once())
+    seconds = (time.perf_counter() - start) / len(accuracies)
+    row = Row(
+        experiment, data, published, target, max(e for _, e in accuracies), [a for a, _ in accuracies], seconds, note
+    )
     print("  ".join(cell for cell in row.cells() if cell), flush=True)
     return row
 
@@ -305,7 +307,7 @@ def save(settings: Settings, script: str, rows: Sequence[Row]) -> None:
     """Write results/SCRIPT.json, from which the page of results is put together."""
     folder = settings.output / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    found = {
+    content = {
         "script": script,
         "quick": settings.quick,
         "delta": DELTA,
@@ -313,14 +315,14 @@ def save(settings: Settings, script: str, rows: Sequence[Row]) -> None:
         "threads": torch.get_num_threads(),
         "rows": [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in rows],
     }
-    (folder / f"{script}.json").write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    (folder / f"{script}.json").write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def stored(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Return what `save` wrote."""
-    found = json.loads(path.read_text())
-    rows = [Row(**row | {"epsilon": math.inf if row["epsilon"] is None else row["epsilon"]}) for row in found["rows"]]
-    return found, rows
+    content = json.loads(path.read_text())
+    rows = [Row(**row | {"epsilon": math.inf if row["epsilon"] is None else row["epsilon"]}) for row in content["rows"]]
+    return content, rows
 
 
 def options(description: str) -> argparse.ArgumentParser:

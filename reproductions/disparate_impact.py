@@ -34,24 +34,24 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def run(settings: Settings) -> list[Row]:
     images = without_most(load("mnist", settings), 20 if settings.quick else LEFT)
-    found: dict[str, list[Tensor]] = {}
-    rows = _measure(settings, images, found, "not private", partial(plainly, images, settings), "")
+    by_name: dict[str, list[Tensor]] = {}
+    rows = _measure(settings, images, by_name, "not private", partial(plainly, images, settings), "")
     epsilon: float | None = None
     for name, way in WAYS.items():
         once = partial(privately, images, settings, epsilon=epsilon, **way)
         published = "minority accuracy collapses (figure)" if name.startswith("DP-SGD") else ""
-        rows += _measure(settings, images, found, name, once, published)
+        rows += _measure(settings, images, by_name, name, once, published)
         epsilon = rows[-1].epsilon if epsilon is None else epsilon  # what the paper's noise costs, for all
-    _draw(settings, found, epsilon)
+    _draw(settings, by_name, epsilon)
     return rows
 
 
 def without_most(images: Images, left: int) -> Images:
     """Return images with the first few only of the rare class, for training; the test images are all there."""
     rare = (images.y == RARE).nonzero().flatten()
-    kept = torch.ones(len(images.y), dtype=torch.bool)
-    kept[rare[left:]] = False
-    return replace(images, x=images.x[kept], y=images.y[kept])
+    is_kept = torch.ones(len(images.y), dtype=torch.bool)
+    is_kept[rare[left:]] = False
+    return replace(images, x=images.x[is_kept], y=images.y[is_kept])
 
 
 def network() -> nn.Module:
@@ -84,26 +84,26 @@ def per_class(model: nn.Module, images: Images) -> Tensor:
 
 
 def _measure(
-    settings: Settings, images: Images, found: dict[str, list[Tensor]], name: str, once: Any, published: str
+    settings: Settings, images: Images, by_name: dict[str, list[Tensor]], name: str, once: Any, published: str
 ) -> list[Row]:
     """Return two rows: the rare class, and the mean of the others."""
-    own = found.setdefault(name, [])
+    by_seed = by_name.setdefault(name, [])
 
     def rare() -> tuple[float, float]:
         model, epsilon = once()
-        own.append(per_class(model, images))
-        return own[-1][RARE].item(), epsilon
+        by_seed.append(per_class(model, images))
+        return by_seed[-1][RARE].item(), epsilon
 
     row = measure(settings, rare, f"class {RARE}: {name}", "mnist, cut", published=published)
-    others = [(each.sum() - each[RARE]).item() / 9 for each in own]
+    others = [(by_class.sum() - by_class[RARE]).item() / 9 for by_class in by_seed]
     gap = sum(others) / len(others) - row.mean
     second = replace(row, experiment=f"other classes: {name}", published="", accuracies=others)
     return [replace(row, note=f"{gap:.1f} points below the other classes"), second]
 
 
-def _draw(settings: Settings, found: dict[str, list[Tensor]], epsilon: float | None) -> None:
+def _draw(settings: Settings, by_name: dict[str, list[Tensor]], epsilon: float | None) -> None:
     with figure(settings, "disparate_impact", columns=2) as (left, right):
-        means = {name: torch.stack(each).mean(0) for name, each in found.items()}
+        means = {name: torch.stack(accuracies).mean(0) for name, accuracies in by_name.items()}
         for name, mean in means.items():
             left.plot(range(10), mean, linestyle="", label=name)
         left.set(xlabel="class", ylabel="test accuracy, %", title=f"epsilon {epsilon:.2f}", xticks=range(10))

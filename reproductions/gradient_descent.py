@@ -39,7 +39,7 @@ def run(settings: Settings) -> list[Row]:
     least = minimum(x, y, 50 if settings.quick else 1500)
     rows, curves = [], {}
     for way in ("tight", "basic"):
-        found = []
+        points = []
         for num_steps in STEPS[1:3] if settings.quick else STEPS:
             noise = None if way == "tight" else basic_noise(num_steps, len(x)) * len(x)
             excess: list[float] = []
@@ -57,8 +57,8 @@ def run(settings: Settings) -> list[Row]:
                 utility_bound(num_steps, noise_of(num_steps, len(x), noise), x.shape[1]),
             )
             rows.append(replace(row, note=f"excess risk {mean:.4f}, bound {bound:.3f}"))
-            found.append((num_steps, mean, bound))
-        curves[way] = found
+            points.append((num_steps, mean, bound))
+        curves[way] = points
     _draw(settings, curves)
     return rows
 
@@ -68,7 +68,7 @@ def problem(settings: Settings) -> tuple[Tensor, ...]:
     mnist = load("mnist", settings)
     parts = (mnist.x[:NUM_EXAMPLES], mnist.y[:NUM_EXAMPLES]), (mnist.x_test, mnist.y_test)
     return tuple(
-        each for x, y in parts for each in (F.normalize(x + PIXEL_MEANS["mnist"]), 1.0 - 2.0 * (y % 2).float())
+        tensor for x, y in parts for tensor in (F.normalize(x + PIXEL_MEANS["mnist"]), 1.0 - 2.0 * (y % 2).float())
     )
 
 
@@ -132,8 +132,8 @@ def minimum(x: Tensor, y: Tensor, num_steps: int) -> float:
 
 def _draw(settings: Settings, curves: dict[str, list[tuple[int, float, float]]]) -> None:
     with figure(settings, "gradient_descent") as axes:
-        for (way, found), colour in zip(curves.items(), ("#0072B2", "#D55E00"), strict=True):
-            steps, means, bounds = zip(*found, strict=True)
+        for (way, points), colour in zip(curves.items(), ("#0072B2", "#D55E00"), strict=True):
+            steps, means, bounds = zip(*points, strict=True)
             axes.plot(steps, means, color=colour, label=f"{way} noise, measured")
             axes.plot(steps, bounds, color=colour, linestyle="--", marker="", label=f"{way} noise, bound")
         axes.set(xscale="log", yscale="log", xlabel="steps T", ylabel="excess empirical risk")

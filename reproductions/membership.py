@@ -70,7 +70,7 @@ class Split:
 
 
 @dataclass(slots=True)
-class Found:
+class Attacks:
     """One setting's runs."""
 
     accuracies: list[float] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Found:
     accused: list[np.ndarray] = field(default_factory=list)
 
 
-Drawn = tuple[Found, dict[str, dict[float, Found]]]  # without privacy; then by way and budget
+Drawn = tuple[Attacks, dict[str, dict[float, Attacks]]]  # without privacy; then by way and budget
 
 
 def run(settings: Settings) -> list[Row]:
@@ -88,9 +88,9 @@ def run(settings: Settings) -> list[Row]:
         drawn: dict[str, Drawn] = {}
         for model, make in models(split).items():
             plain, rows_plain = _baseline(settings, split, model, make)
-            found, private = _budgets(settings, split, model, make, plain)
+            by_way, private = _budgets(settings, split, model, make, plain)
             rows += [*rows_plain, *private]
-            drawn[model] = plain, found
+            drawn[model] = plain, by_way
         _draw(settings, split.name, drawn)
     return rows
 
@@ -101,18 +101,18 @@ def splits(settings: Settings) -> list[Split]:
     size = 500 if settings.quick else MEMBERS
     steps = (3, 3) if settings.quick else (40, 600)
     parts = (images.x[:size], images.y[:size], images.x_test[:size], images.y_test[:size])
-    found = [Split("mnist", *parts, 10, steps[0], 4.0, 0.5, steps[1])]
+    chosen = [Split("mnist", *parts, 10, steps[0], 4.0, 0.5, steps[1])]
     archive = settings.data / "location" / ARCHIVE
     if not archive.exists():
         print(f"{ARCHIVE} is not in {archive.parent.name}: left out")
-        return found
+        return chosen
     people = read_location(archive)
     order = np.random.default_rng(0).permutation(len(people.labels))
     inside, outside = np.array_split(order[:1000] if settings.quick else order, 2)
     x, y = torch.from_numpy(people.x), torch.from_numpy(people.labels)
     steps = (3, 3) if settings.quick else (120, 800)
     parts = (x[inside], y[inside], x[outside], y[outside])
-    return [Split("location-30", *parts, 30, steps[0], 8.0, 0.12, steps[1]), *found]
+    return [Split("location-30", *parts, 30, steps[0], 8.0, 0.12, steps[1]), *chosen]
 
 
 def models(split: Split) -> dict[str, Callable[[], nn.Module]]:
@@ -136,11 +136,11 @@ def advanced(epsilon: float, steps: int) -> float:
     """Return the noise of a step by advanced composition (Dwork, Rothblum and Vadhan 2010); half of delta is slack."""
 
     def excess(log_each: float) -> float:
-        whole = advanced_composition(math.exp(log_each), DELTA / (2 * steps), steps, slack=DELTA / 2)
-        return math.log(whole.epsilon) - math.log(epsilon)
+        composed = advanced_composition(math.exp(log_each), DELTA / (2 * steps), steps, slack=DELTA / 2)
+        return math.log(composed.epsilon) - math.log(epsilon)
 
-    each = math.exp(brentq(excess, math.log(epsilon) - 25, math.log(epsilon) + 1, xtol=1e-9))
-    return calibrate_noise(epsilon=each * (1 - 1e-6), delta=DELTA / (2 * steps))
+    per_step = math.exp(brentq(excess, math.log(epsilon) - 25, math.log(epsilon) + 1, xtol=1e-9))
+    return calibrate_noise(epsilon=per_step * (1 - 1e-6), delta=DELTA / (2 * steps))
 
 
 def composed(accountant: Any, epsilon: float, steps: int) -> float:
@@ -164,97 +164,97 @@ def noise_of(way: str, epsilon: float, steps: int) -> float:
     return WAYS[way](epsilon, steps)
 
 
-def _baseline(settings: Settings, split: Split, model: str, make: Callable[[], nn.Module]) -> tuple[Found, list[Row]]:
-    found = Found()
+def _baseline(settings: Settings, split: Split, model: str, make: Callable[[], nn.Module]) -> tuple[Attacks, list[Row]]:
+    attacks = Attacks()
 
     def once() -> tuple[float, float]:
         made = make()
         optimizer = torch.optim.Adam(made.parameters(), lr=1e-3)
         batch = min(200, len(split.x))
         train_plainly(made, (split.x, split.y), optimizer, batch_size=batch, num_steps=split.plain_steps)
-        return attacked(made, split, found), math.inf
+        return attacked(made, split, attacks), math.inf
 
     row = measure(settings, once, f"{model}: not private", split.name)
-    return found, [replace(row, note=f"advantage {_mean(found.advantages):.3f}")]
+    return attacks, [replace(row, note=f"advantage {_mean(attacks.advantages):.3f}")]
 
 
 def _budgets(
-    settings: Settings, split: Split, model: str, make: Callable[[], nn.Module], plain: Found
-) -> tuple[dict[str, dict[float, Found]], list[Row]]:
+    settings: Settings, split: Split, model: str, make: Callable[[], nn.Module], plain: Attacks
+) -> tuple[dict[str, dict[float, Attacks]], list[Row]]:
     """Train for every budget and way; the table has all budgets by PLD, and all ways at one budget."""
-    found: dict[str, dict[float, Found]] = {way: {} for way in WAYS}
+    by_way: dict[str, dict[float, Attacks]] = {way: {} for way in WAYS}
     rows = []
-    for way, by_epsilon in found.items():
+    for way, by_epsilon in by_way.items():
         for epsilon in (SHOWN,) if settings.quick else EPSILONS:
-            own = by_epsilon[epsilon] = Found()
+            attacks = by_epsilon[epsilon] = Attacks()
             noise = noise_of(way, epsilon, split.num_steps)
-            once = partial(_once, split, make, noise, epsilon, own)
+            once = partial(_once, split, make, noise, epsilon, attacks)
             row = measure(settings, once, f"{model}: {way}, epsilon {epsilon:g}", split.name)
             if way == "PLD" or epsilon == SHOWN:
-                rows.append(replace(row, note=_note(own, plain, epsilon, noise)))
-    return found, rows
+                rows.append(replace(row, note=_note(attacks, plain, epsilon, noise)))
+    return by_way, rows
 
 
 def _once(
-    split: Split, make: Callable[[], nn.Module], noise: float, epsilon: float, found: Found
+    split: Split, make: Callable[[], nn.Module], noise: float, epsilon: float, attacks: Attacks
 ) -> tuple[float, float]:
     model = make()
     plan = {"num_steps": split.num_steps, "noise_multiplier": noise, "clipping": Flat(split.clip_norm)}
     optimizer = sgd(model, split.lr, MOMENTUM)
     trained = train(model, (split.x, split.y), optimizer, decay=0.5, cool_down=True, **plan)
-    return attacked(trained.model, split, found), epsilon
+    return attacked(trained.model, split, attacks), epsilon
 
 
 @torch.no_grad()
-def attacked(model: nn.Module, split: Split, found: Found) -> float:
+def attacked(model: nn.Module, split: Split, attacks: Attacks) -> float:
     """Attack a model by its losses, with the mean training loss as threshold; return its accuracy on others."""
     model.eval()
     logits, logits_out = model(split.x).double(), model(split.x_out).double()
     # A model that was trained on hardly anything but noise may be sure of everything; its losses stay finite.
     losses, losses_out = (
-        F.cross_entropy(each, true, reduction="none").nan_to_num(1e9).clamp(0, 1e9).numpy()
-        for each, true in ((logits, split.y), (logits_out, split.y_out))
+        F.cross_entropy(values, true, reduction="none").nan_to_num(1e9).clamp(0, 1e9).numpy()
+        for values, true in ((logits, split.y), (logits_out, split.y_out))
     )
-    inside, outside = (yeom(each, mean_train_loss=float(losses.mean())) for each in (losses, losses_out))
-    found.advantages.append(float(inside.mean() - outside.mean()))
-    found.swept.append(roc(yeom(losses), yeom(losses_out)).advantage)
-    found.accused.append(np.r_[inside, outside] > 0)
-    found.accuracies.append(100 * (logits_out.argmax(1) == split.y_out).double().mean().item())
-    return found.accuracies[-1]
+    inside, outside = (yeom(values, mean_train_loss=float(losses.mean())) for values in (losses, losses_out))
+    attacks.advantages.append(float(inside.mean() - outside.mean()))
+    attacks.swept.append(roc(yeom(losses), yeom(losses_out)).advantage)
+    attacks.accused.append(np.r_[inside, outside] > 0)
+    attacks.accuracies.append(100 * (logits_out.argmax(1) == split.y_out).double().mean().item())
+    return attacks.accuracies[-1]
 
 
-def accuracy_loss(found: Found, plain: Found) -> float:
-    return 1 - _mean(found.accuracies) / _mean(plain.accuracies)
+def accuracy_loss(attacks: Attacks, plain: Attacks) -> float:
+    return 1 - _mean(attacks.accuracies) / _mean(plain.accuracies)
 
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _note(found: Found, plain: Found, epsilon: float, noise: float) -> str:
+def _note(attacks: Attacks, plain: Attacks, epsilon: float, noise: float) -> str:
     """Say what was measured, what epsilon allows, and how many of the accused are the same in all runs."""
     allowed = Guarantee(epsilon=epsilon, delta=DELTA).advantage()
     note = (
-        f"noise {noise:.3g}; accuracy loss {accuracy_loss(found, plain):.2f}; "
-        f"advantage {_mean(found.advantages):.3f}, allowed {allowed:.3f}"
+        f"noise {noise:.3g}; accuracy loss {accuracy_loss(attacks, plain):.2f}; "
+        f"advantage {_mean(attacks.advantages):.3f}, allowed {allowed:.3f}"
     )
-    if len(found.accused) < 2:
+    if len(attacks.accused) < 2:
         return note
-    size = len(found.accused[0]) // 2
-    member = np.arange(len(found.accused[0])) < size
-    again = overlap(np.stack(found.accused), member)
+    size = len(attacks.accused[0]) // 2
+    member = np.arange(len(attacks.accused[0])) < size
+    again = overlap(np.stack(attacks.accused), member)
     return f"{note}; accused in every run: {again.precision[-1]:.0%} members"
 
 
 def _draw(settings: Settings, data: str, drawn: dict[str, Drawn]) -> None:
     with figure(settings, f"membership_{data}", columns=2, rows=len(drawn)) as grid:
-        for (left, right), (model, (plain, found)) in zip(np.atleast_2d(grid), drawn.items(), strict=True):
-            for way, by_epsilon in found.items():
+        for (left, right), (model, (plain, by_way)) in zip(np.atleast_2d(grid), drawn.items(), strict=True):
+            for way, by_epsilon in by_way.items():
                 budgets = list(by_epsilon)
-                left.plot(budgets, [accuracy_loss(each, plain) for each in by_epsilon.values()], label=way, ms=4)
-                right.plot(budgets, [_mean(each.advantages) for each in by_epsilon.values()], label=way, ms=4)
+                left.plot(budgets, [accuracy_loss(value, plain) for value in by_epsilon.values()], label=way, ms=4)
+                right.plot(budgets, [_mean(value.advantages) for value in by_epsilon.values()], label=way, ms=4)
             curve = np.logspace(math.log10(EPSILONS[0]), math.log10(EPSILONS[-1]), 60)
-            allowed = [Guarantee(epsilon=float(each), delta=DELTA).advantage() for each in curve]
+            allowed = [Guarantee(epsilon=float(value), delta=DELTA).advantage() for value in curve]
             right.plot(curve, allowed, "k--", marker="", lw=1, label="allowed by epsilon")
             right.axhline(_mean(plain.advantages), color="grey", ls=":", marker="", label="not private")
             left.set(

@@ -144,8 +144,8 @@ def digits(private: tuple[Tensor, Any], public: tuple[Tensor, Any], test: tuple[
 
     @torch.no_grad()
     def parts(images: Tensor) -> Iterator[np.ndarray]:
-        for some in deskewed(images).split(100):
-            yield transform(some).flatten(1).numpy()
+        for chunk in deskewed(images).split(100):
+            yield transform(chunk).flatten(1).numpy()
 
     pca = PCA(COMPONENTS, svd_solver="randomized", random_state=0).fit(np.concatenate(list(parts(public[0]))))
     rows = [
@@ -163,7 +163,7 @@ def mnist(settings: Settings) -> Digits:
         pixels, classes = (
             read_idx(settings.data / "mnist" / f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")
         )
-        pixels, classes = (each[:few] if settings.quick else each for each in (pixels, classes))
+        pixels, classes = (array[:few] if settings.quick else array for array in (pixels, classes))
         parts.append((torch.from_numpy(pixels.astype(np.float32) / 255).unsqueeze(1), classes.astype(np.int64)))
     private, (images, classes) = parts
     known = 400 if settings.quick else PUBLIC
@@ -190,10 +190,10 @@ class Pool:
 
     def spread(self, start: np.ndarray, keep: float, steps: int) -> np.ndarray:
         """Return values after steps to the neighbours' (Zhou et al. 2004)."""
-        found = start
+        scores = start
         for _ in range(steps):
-            found = keep * (self.graph @ found) + (1 - keep) * start
-        return found
+            scores = keep * (self.graph @ scores) + (1 - keep) * start
+        return scores
 
     def places(self, rows: Any) -> np.ndarray:
         """Return which public row each one is, or is nearest to."""
@@ -219,11 +219,11 @@ class Seen:
         counts = np.stack([(votes == one).sum(axis=0) for one in range(CLASSES)], axis=1)
         consulted = np.isin(asked, self.places)
         answers = VoteAnswers(np.where(consulted, 0, -1), consulted, len(asked), 0)  # type: ignore[arg-type]
-        found = []
+        costs = []
         for order in ORDERS:
             raw = raw_cost(counts, answers, aggregator, num_teachers=teachers, order=order, beta=0.01)
-            found.append(cost_type(aggregator).epsilon_of(raw.cost, order, DELTA))
-        return min(found)
+            costs.append(cost_type(aggregator).epsilon_of(raw.cost, order, DELTA))
+        return min(costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,7 @@ class Outcome:
     all: float
     epsilon: float
     votes: float
-    told: float | None
+    published: float | None
     answered: int
     right: int
 
@@ -340,28 +340,28 @@ def _rows(settings: Settings, data: Digits) -> Iterator[Row]:
     pool = Pool(data.public)
     for experiment in EXPERIMENTS:
         used = replace(experiment, teachers=50, questions=60) if settings.quick else experiment
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
 
-        def one(used: Experiment = used, found: list[Outcome] = found) -> tuple[float, float]:
-            found.append(once(data, used, pool, torch.initial_seed()))
-            return found[-1].last, found[-1].epsilon
+        def one(used: Experiment = used, outcomes: list[Outcome] = outcomes) -> tuple[float, float]:
+            outcomes.append(once(data, used, pool, torch.initial_seed()))
+            return outcomes[-1].last, outcomes[-1].epsilon
 
         row = measure(settings, one, experiment.name, "mnist", published=experiment.published, target=experiment.target)
-        yield replace(row, note=_note(used, found))
+        yield replace(row, note=_note(used, outcomes))
 
 
-def _note(experiment: Experiment, found: list[Outcome]) -> str:
-    answered, right = (sum(getattr(one, name) for one in found) for name in ("answered", "right"))
+def _note(experiment: Experiment, outcomes: list[Outcome]) -> str:
+    answered, right = (sum(getattr(one, name) for one in outcomes) for name in ("answered", "right"))
     share = 100 * right / max(answered, 1)
     after = " (after the fact)" if experiment.aggregator.adaptive else ""
     words = [
-        f"{experiment.questions} questions, {answered / len(found):.0f} answers, {share:.1f} % right",
-        f"by the votes {max(one.votes for one in found):.2g}{after}",
-        f"{np.mean([one.all for one in found]):.2f} % of all test images not asked about",
+        f"{experiment.questions} questions, {answered / len(outcomes):.0f} answers, {share:.1f} % right",
+        f"by the votes {max(one.votes for one in outcomes):.2g}{after}",
+        f"{np.mean([one.all for one in outcomes]):.2f} % of all test images not asked about",
     ]
-    told = [one.told for one in found if one.told is not None]
-    if told:
-        words.append(f"by the votes, told with noise, {max(told):.3g}; 1 of it is for telling, as of epsilon")
+    published = [one.published for one in outcomes if one.published is not None]
+    if published:
+        words.append(f"by the votes, told with noise, {max(published):.3g}; 1 of it is for telling, as of epsilon")
     return "; ".join(words)
 
 

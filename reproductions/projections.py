@@ -75,10 +75,10 @@ def run(settings: Settings) -> list[Row]:
     for name, (optimizer, plan) in WAYS.items():
         if settings.quick and "5 projections" in name:
             continue  # its calibration alone takes long
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
 
         def once(
-            optimizer: Optimizer = optimizer, plan: dict[str, Any] = plan, found: dict[str, Any] = found
+            optimizer: Optimizer = optimizer, plan: dict[str, Any] = plan, facts: dict[str, Any] = facts
         ) -> tuple[float, float]:
             model = RowReader()
             steps = 2 if settings.quick else NUM_STEPS
@@ -92,12 +92,12 @@ def run(settings: Settings) -> list[Row]:
                     num_steps=steps,
                     **plan,
                 )
-            found.update(plan=trained.private.plan, step=trained.seconds / steps, memory=memory.peak)
+            facts.update(plan=trained.private.plan, step=trained.seconds / steps, memory=memory.peak)
             return accuracy(trained.model, mnist.x_test, mnist.y_test), trained.epsilon
 
         row = measure(settings, once, name, mnist.name)
-        rows.append(replace(row, note=_note(found)))
-        costs.append((name, 1000 * found["step"]))
+        rows.append(replace(row, note=_note(facts)))
+        costs.append((name, 1000 * facts["step"]))
     with figure(settings, "projections", columns=2) as (left, right):
         left.barh([name for name, _ in costs], [cost for _, cost in costs])
         left.set(xlabel="milliseconds per step", xscale="log")
@@ -109,18 +109,18 @@ def run(settings: Settings) -> list[Row]:
 
 
 def plainly(settings: Settings, mnist: Images) -> Row:
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
 
     def once() -> tuple[float, float]:
         model, steps = RowReader(), 2 if settings.quick else NUM_STEPS
         start = time.perf_counter()
         with Memory() as memory:
             train_plainly(model, (mnist.x, mnist.y), sgd(model, 0.3), batch_size=BATCH, num_steps=steps)
-        found.update(step=(time.perf_counter() - start) / steps, memory=memory.peak)
+        facts.update(step=(time.perf_counter() - start) / steps, memory=memory.peak)
         return accuracy(model, mnist.x_test, mnist.y_test), math.inf
 
     row = measure(settings, once, "SGD, not private", mnist.name)
-    return replace(row, note=_note(found))
+    return replace(row, note=_note(facts))
 
 
 def naive_epsilon(plan: TrainingPlan) -> float:
@@ -129,12 +129,12 @@ def naive_epsilon(plan: TrainingPlan) -> float:
     return PldAccountant().compose(step, plan.num_steps).epsilon(DELTA)
 
 
-def _note(found: dict[str, Any]) -> str:
-    words = [f"{1000 * found['step']:.0f} ms per step"]
-    if found["memory"] is not None:
-        words.append(f"{found['memory']:.0f} MiB")
-    if "plan" in found:
-        plan = found["plan"]
+def _note(facts: dict[str, Any]) -> str:
+    words = [f"{1000 * facts['step']:.0f} ms per step"]
+    if facts["memory"] is not None:
+        words.append(f"{facts['memory']:.0f} MiB")
+    if "plan" in facts:
+        plan = facts["plan"]
         noise = plan.noise_on_sum(0)
         words.append(
             f"noise multiplier {noise:.3f} ({plan.relation.value}), {noise / plan.divisor(0):.4f} C on the mean"
@@ -164,10 +164,10 @@ class Memory:
 
 
 def _kibibytes(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    if found is None:
+    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    if match is None:
         raise OSError(f"no {name}")
-    return int(found[1])
+    return int(match[1])
 
 
 if __name__ == "__main__":

@@ -112,9 +112,9 @@ def fit(
     for _ in range(epochs):
         order = chance.permutation(len(x))
         for start in range(0, len(x) - BATCH + 1, BATCH):
-            some = order[start : start + BATCH]
-            errors = 1 / (1 + np.exp(-(x[some] @ weights + biases))) - wanted[some]
-            for tensor, gradient in ((weights, x[some].T @ errors / BATCH), (biases, errors.mean(0))):
+            batch = order[start : start + BATCH]
+            errors = 1 / (1 + np.exp(-(x[batch] @ weights + biases))) - wanted[batch]
+            for tensor, gradient in ((weights, x[batch].T @ errors / BATCH), (biases, errors.mean(0))):
                 if sigma is not None:
                     gradient = gradient * min(1.0, CLIP_NORM / max(float(np.linalg.norm(gradient)), 1e-12))
                     gradient += chance.normal(0.0, sigma, gradient.shape)

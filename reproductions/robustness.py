@@ -67,10 +67,10 @@ def trained(images: Images, noise_stddev: float, num_steps: int) -> nn.Module:
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=num_steps)
     for _ in range(num_steps):
-        some = torch.randint(len(images.x), (128,))
-        noisy = images.x[some] + noise_stddev * torch.randn(128, 784)
+        batch = torch.randint(len(images.x), (128,))
+        noisy = images.x[batch] + noise_stddev * torch.randn(128, 784)
         optimizer.zero_grad()
-        F.cross_entropy(model(noisy), images.y[some]).backward()
+        F.cross_entropy(model(noisy), images.y[batch]).backward()
         optimizer.step()
         rates.step()
     return model.eval()
@@ -86,33 +86,34 @@ def certified(model: nn.Module, x: Tensor, y: Tensor, noise_stddev: float, num_s
     smoothed = SmoothedClassifier(classify, num_classes=10, noise_stddev=noise_stddev)
     radii: dict[str, list[float]] = {name: [] for name in (*RULES, "right")}
     for image, truth in zip(x.numpy(), y.tolist(), strict=True):
-        found = smoothed.certify(image, num_samples=num_samples)
+        prediction = smoothed.certify(image, num_samples=num_samples)
         radii["right"].append(float(smoothed.predict(image, num_samples=num_samples // 5) == truth))
         for name, rule in RULES.items():
-            right = found.label == truth
-            radii[name].append(rule(found.lower, 1 - found.lower, noise_stddev) if right else -1.0)
+            right = prediction.label == truth
+            radii[name].append(rule(prediction.lower, 1 - prediction.lower, noise_stddev) if right else -1.0)
     return {name: np.array(values) for name, values in radii.items()}
 
 
 def run(settings: Settings) -> list[Row]:
     """Train, certify and compare."""
     images = load("mnist", settings)
-    steps, some, samples = (20, 20, 200) if settings.quick else (4000, 500, 1000)
-    x, y = images.x_test[:some], images.y_test[:some]  # less their mean: a shift, which no radius depends on
+    steps, num_images, samples = (20, 20, 200) if settings.quick else (4000, 500, 1000)
+    # Less their mean: a shift, which no radius depends on.
+    x, y = images.x_test[:num_images], images.y_test[:num_images]
     rows, curves = [], {}
     for bound, published in BOUNDS.items():
-        stddev, found, seconds = noise_for(bound), [], 0.0
+        stddev, radii, seconds = noise_for(bound), [], 0.0
         for seed in settings.seeds:
             torch.manual_seed(seed)
             start = time.perf_counter()
-            found.append(certified(trained(images, stddev, steps), x, y, stddev, samples))
+            radii.append(certified(trained(images, stddev, steps), x, y, stddev, samples))
             seconds += (time.perf_counter() - start) / len(settings.seeds)
-        curves[stddev] = found
-        right = [100 * float(one["right"].mean()) for one in found]
+        curves[stddev] = radii
+        right = [100 * float(one["right"].mean()) for one in radii]
         source = f"PixelDP, L {bound:g}: {published} without attack"
         rows.append(Row(f"noise {stddev:.3f}: right", "mnist", source, published, math.inf, right, seconds))
         for rule in RULES:
-            reached = [100 * float((one[rule] >= RADIUS * bound).mean()) for one in found]
+            reached = [100 * float((one[rule] >= RADIUS * bound).mean()) for one in radii]
             what = f"noise {stddev:.3f}: certified at {RADIUS * bound:g}, {rule}"
             rows.append(Row(what, "mnist", "", None, math.inf, reached, seconds))
     _draw(settings, curves)
@@ -122,9 +123,9 @@ def run(settings: Settings) -> list[Row]:
 def _draw(settings: Settings, curves: dict[float, list[dict[str, np.ndarray]]]) -> None:
     grid = np.linspace(0, 2.0, 81)
     with figure(settings, "robustness", columns=len(curves)) as axes:
-        for axis, (stddev, found) in zip(axes, curves.items(), strict=True):
+        for axis, (stddev, radii) in zip(axes, curves.items(), strict=True):
             for name in RULES:
-                shares = [100 * np.mean([(one[name] >= radius).mean() for one in found]) for radius in grid]
+                shares = [100 * np.mean([(one[name] >= radius).mean() for one in radii]) for radius in grid]
                 axis.plot(grid, shares, label=name, marker="")
             axis.set(xlabel="radius (L2)", ylabel="certified accuracy, %", title=f"noise {stddev:.2f}", ylim=(0, 101))
             axis.legend()

@@ -73,12 +73,16 @@ def assemble(settings: Settings) -> Path:
         path = settings.output / "results" / f"{script}.json"
         if not path.exists():
             continue
-        found, rows = stored(path)
-        versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-        words = [f"## {title}", f"[`{script}.py`]({script}.py); {versions}; {found['threads']} thread(s).", table(rows)]
+        content, rows = stored(path)
+        versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+        words = [
+            f"## {title}",
+            f"[`{script}.py`]({script}.py); {versions}; {content['threads']} thread(s).",
+            table(rows),
+        ]
         figures = sorted((settings.output / "figures").glob(f"{FIGURES.get(script, script)}*.svg"))
         words += [f"![{figure.stem}](figures/{figure.name})" for figure in figures]
-        if found["quick"]:
+        if content["quick"]:
             words.insert(1, "**A quick run: these numbers test the script, and mean nothing.**")
         parts.append("\n\n".join(words) + "\n")
     page = settings.output / "RESULTS.md"

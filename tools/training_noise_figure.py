@@ -67,8 +67,8 @@ def histogram(pair: list[Counts], middle: float) -> str:
     for side, colour, sign in zip(pair, COLOURS, (-1, 1), strict=True):
         base = middle + 2 * sign
         bars = "".join(
-            f"M{LEFT + place * width:.1f} {base}v{sign * HEIGHT * count / largest:.1f}h{width - 0.8:.1f}V{base}z"
-            for place, count in enumerate(side.tolist())
+            f"M{LEFT + bin_index * width:.1f} {base}v{sign * HEIGHT * count / largest:.1f}h{width - 0.8:.1f}V{base}z"
+            for bin_index, count in enumerate(side.tolist())
             if count
         )
         parts.append(f'<path fill="{colour}" d="{bars}"/>')

@@ -25,48 +25,48 @@ _GRANTED = "n granted as public. "
 
 def own_epsilon(cost: Callable[[float], float], epsilon: float) -> float:
     """Return the epsilon to ask for, of which the true cost is ``epsilon``."""
-    return float(brentq(lambda own: cost(own) - epsilon, epsilon / 100, epsilon * 100))
+    return float(brentq(lambda declared: cost(declared) - epsilon, epsilon / 100, epsilon * 100))
 
 
 # ---- what its releases cost, of its own epsilon, when one row is added or removed
 
 
-def vector_cost(own: float) -> float:
+def vector_cost(declared: float) -> float:
     """Objective perturbation of rows of norm 1, ridge 1: b's density falls by e^(-own'/2) per unit, one row moves it by
     1 and the Hessian by rank one. Its Vector counts two rows, so that this is half its own."""
-    left = own - 2 * math.log1p(0.25)
-    ridge = 1.0 if left > 0 else 0.25 / math.expm1(own / 4)
-    return (left if left > 0 else own / 2) / 2 + math.log1p(0.25 / ridge)
+    left = declared - 2 * math.log1p(0.25)
+    ridge = 1.0 if left > 0 else 0.25 / math.expm1(declared / 4)
+    return (left if left > 0 else declared / 2) / 2 + math.log1p(0.25 / ridge)
 
 
-def bayes_cost(own: float) -> float:
+def bayes_cost(declared: float) -> float:
     """Counts of classes: a third. Sums: a third for the width, of which a row is half. Squares: a third."""
-    return own / 3 + own / 6 + own / 3
+    return declared / 3 + declared / 6 + declared / 3
 
 
-def lloyd_cost(own: float, size: int) -> float:
+def lloyd_cost(declared: float, size: int) -> float:
     """Counts get the share meant for each feature, and each feature that meant for counts: _split_epsilon's pair is
     returned in another order than it is taken."""
     share = np.cbrt(4 * size * 0.225**2)
-    return float(own * (1 + size * share) / (size + share))
+    return float(declared * (1 + size * share) / (size + share))
 
 
-def directions_cost(own: float, directions: int) -> float:
+def directions_cost(declared: float, directions: int) -> float:
     """Bingham: e^(own' u'Cu / 4), which one row raises by own' / 4 at most; eigenvalues: L1 norm 1, noise for 2."""
-    each = own / (directions + 1)
-    slope = brentq(lambda t: t + math.log(2 - math.exp(-t)) - each, 0, each)
-    return directions * each / 4 + slope
+    share = declared / (directions + 1)
+    slope = brentq(lambda t: t + math.log(2 - math.exp(-t)) - share, 0, share)
+    return directions * share / 4 + slope
 
 
-def functional_cost(own: float, size: int) -> float:
+def functional_cost(declared: float, size: int) -> float:
     """Coefficients: products of features, and with the target, move by 1 and have noise for 2; squares move by 1."""
-    each = own / (1 + size + size * (size + 1) / 2)
-    return each * (1 + size / 2 + size + size * (size - 1) / 4)
+    share = declared / (1 + size + size * (size + 1) / 2)
+    return share * (1 + size / 2 + size + size * (size - 1) / 4)
 
 
-def scaler_cost(own: float) -> float:
+def scaler_cost(declared: float) -> float:
     """Means: half of own, of which a row is half; variances: half of own."""
-    return own / 4 + own / 2
+    return declared / 4 + declared / 2
 
 
 # ---- rows
@@ -105,8 +105,8 @@ def row(
 
 
 def logistic(fold: Fold, epsilon: float, seed: int) -> Any:
-    own = own_epsilon(lambda e: len_outputs(fold) * vector_cost(e / len_outputs(fold)), epsilon)
-    model = models.LogisticRegression(epsilon=own, data_norm=1.0, fit_intercept=False, max_iter=1000)
+    declared = own_epsilon(lambda e: len_outputs(fold) * vector_cost(e / len_outputs(fold)), epsilon)
+    model = models.LogisticRegression(epsilon=declared, data_norm=1.0, fit_intercept=False, max_iter=1000)
     return WithConstant(model, math.sqrt(0.5))  # rows with the constant have norm 1 at most
 
 
@@ -116,18 +116,20 @@ def len_outputs(fold: Fold) -> int:
 
 def linear(fold: Fold, epsilon: float, seed: int) -> Any:
     size = fold.x("box").shape[1] + 1
-    own = own_epsilon(lambda e: functional_cost(e, size), epsilon)
-    return WithConstant(models.LinearRegression(epsilon=own, bounds_X=(-1, 1), bounds_y=(-1, 1), fit_intercept=False))
+    declared = own_epsilon(lambda e: functional_cost(e, size), epsilon)
+    return WithConstant(
+        models.LinearRegression(epsilon=declared, bounds_X=(-1, 1), bounds_y=(-1, 1), fit_intercept=False)
+    )
 
 
 def components(fold: Fold, epsilon: float, seed: int) -> Any:
-    own = own_epsilon(lambda e: directions_cost(e, NUM_DIRECTIONS), epsilon)
-    return models.PCA(NUM_DIRECTIONS, epsilon=own, data_norm=1.0, centered=True)
+    declared = own_epsilon(lambda e: directions_cost(e, NUM_DIRECTIONS), epsilon)
+    return models.PCA(NUM_DIRECTIONS, epsilon=declared, data_norm=1.0, centered=True)
 
 
 def clusters(fold: Fold, epsilon: float, seed: int) -> Any:
-    own = own_epsilon(lambda e: lloyd_cost(e, fold.x("box").shape[1]), epsilon)
-    return models.KMeans(fold.task.clusters, epsilon=own, bounds=(-1, 1))
+    declared = own_epsilon(lambda e: lloyd_cost(e, fold.x("box").shape[1]), epsilon)
+    return models.KMeans(fold.task.clusters, epsilon=declared, bounds=(-1, 1))
 
 
 def density(fold: Fold, epsilon: float, seed: int) -> Any:

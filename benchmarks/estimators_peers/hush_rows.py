@@ -22,9 +22,9 @@ TEACHERS, QUERIES = 100, 100
 
 def checked(model: Any, epsilon: float, delta: float) -> Any:
     """Return a model whose guarantee is what was asked for."""
-    found = model.guarantee_
-    if not (found.epsilon <= epsilon * (1 + 1e-9) and found.delta <= delta):
-        raise ValueError(f"the guarantee is {found}, not ({epsilon:g}, {delta:g})")
+    guarantee = model.guarantee_
+    if not (guarantee.epsilon <= epsilon * (1 + 1e-9) and guarantee.delta <= delta):
+        raise ValueError(f"the guarantee is {guarantee}, not ({epsilon:g}, {delta:g})")
     return model
 
 
@@ -184,9 +184,9 @@ def searched() -> Row:
     """Return the row of three settings, of which the best on held-out rows is kept; each fit has a third of epsilon."""
 
     def make(fold: Fold, given: dict[str, Any]) -> Any:
-        each = LOGISTIC(epsilon=given["epsilon"] / 3, classes=fold.classes, data_norm=1.0, method=OBJECTIVE)
+        base = LOGISTIC(epsilon=given["epsilon"] / 3, classes=fold.classes, data_norm=1.0, method=OBJECTIVE)
         grid = {"regularization": [1.0, 10.0, 100.0]}
-        return he.PrivateGridSearch(each, grid, score_epsilon=given["epsilon"])
+        return he.PrivateGridSearch(base, grid, score_epsilon=given["epsilon"])
 
     return row("logistic", "classify", "ball", PURE, make, skip=("mnist",))
 

@@ -76,9 +76,9 @@ def scale_error(model: Any, fold: Fold, view: str) -> float:
     """Root mean square, over features, of the mean's error in standard deviations and the scale's in e-folds."""
     x = fold.x(view)
     spread = x.std(axis=0)
-    some = spread > 1e-3  # a constant feature has no scale
-    means = (np.asarray(model.mean_) - x.mean(axis=0))[some] / spread[some]
-    scales = np.log(np.asarray(model.scale_)[some] / spread[some])
+    varies = spread > 1e-3  # a constant feature has no scale
+    means = (np.asarray(model.mean_) - x.mean(axis=0))[varies] / spread[varies]
+    scales = np.log(np.asarray(model.scale_)[varies] / spread[varies])
     return float(np.sqrt(np.mean(means**2 + scales**2)))
 
 

@@ -72,8 +72,8 @@ def shown(cell: Cell | None) -> str:
         return ""
     if not cell["values"]:
         return "too slow" if (cell["failure"] or "").startswith("TimeoutError") else "failed"
-    found = number(middle(cell))
-    return found if found.startswith(("<", ">")) or len(cell["values"]) < 2 else f"{found} ±{number(spread(cell))}"
+    text = number(middle(cell))
+    return text if text.startswith(("<", ">")) or len(cell["values"]) < 2 else f"{text} ±{number(spread(cell))}"
 
 
 def beyond(ours: Cell, theirs: Cell, higher: bool) -> int:
@@ -161,10 +161,10 @@ def full(cells: Cells) -> Iterable[str]:
             lines = []
             for row, cell in rows.items():
                 if cell["private"]:
-                    found = [shown(cells.get(row, task, epsilon)) for epsilon in cells.epsilons]
+                    columns = [shown(cells.get(row, task, epsilon)) for epsilon in cells.epsilons]
                 else:
-                    found = [shown(cells.get(row, task, None)), *[""] * (len(cells.epsilons) - 1)]
-                lines.append([label(cell), "" if not cell["private"] else f"{cell['delta']:g}", *found])
+                    columns = [shown(cells.get(row, task, None)), *[""] * (len(cells.epsilons) - 1)]
+                lines.append([label(cell), "" if not cell["private"] else f"{cell['delta']:g}", *columns])
             head = [f"{task}: {about_it.title}", "delta", *(f"{epsilon:g}" for epsilon in cells.epsilons)]
             yield f"<details><summary>{task}: {about_it.title}</summary>\n\n{table(head, lines)}\n\n</details>"
 
@@ -182,44 +182,44 @@ def comparisons(cells: Cells) -> Iterable[tuple[Cell, Cell, int]]:
 
 def rivals(cells: Cells) -> dict[tuple[str, str, str], dict[float, tuple[Cell, Cell, int]]]:
     """Return, for each row of the peer, task and delta of ours, the best of ours at each epsilon, by its median."""
-    found: dict[tuple[str, str, str], dict[float, tuple[Cell, Cell, int]]] = {}
+    by_peer: dict[tuple[str, str, str], dict[float, tuple[Cell, Cell, int]]] = {}
     for ours, peer, verdict in comparisons(cells):
         sign = 1 if KINDS[peer["kind"]].higher_is_better else -1
         for delta in ("0", "1e-5") if ours["delta"] == 0 else ("1e-5",):
-            place = found.setdefault((peer["row"], peer["task"], delta), {})
-            before = place.get(peer["epsilon"])
+            by_epsilon = by_peer.setdefault((peer["row"], peer["task"], delta), {})
+            before = by_epsilon.get(peer["epsilon"])
             if before is None or sign * middle(ours) > sign * middle(before[0]):
-                place[peer["epsilon"]] = (ours, peer, verdict)
-    return found
+                by_epsilon[peer["epsilon"]] = (ours, peer, verdict)
+    return by_peer
 
 
 def against(cells: Cells) -> str:
     """Return a table of the peer's rows and our best of the same family."""
     lines, signs = [], {1: "better", 0: "equal", -1: "**worse**"}
     for (row, task, delta), by_epsilon in sorted(rivals(cells).items()):
-        told = []
+        texts = []
         for epsilon in cells.epsilons:
             if epsilon not in by_epsilon:
-                told.append("")
+                texts.append("")
                 continue
             ours, peer, verdict = by_epsilon[epsilon]
-            told.append(f"{signs[verdict]}: {number(middle(ours))} / {number(middle(peer))}")
+            texts.append(f"{signs[verdict]}: {number(middle(ours))} / {number(middle(peer))}")
         sound = next(iter(by_epsilon.values()))[1]["sound"]
-        lines.append([row + ("" if sound else " †"), task, delta, *told])
+        lines.append([row + ("" if sound else " †"), task, delta, *texts])
     return table(["diffprivlib's", "task", "our delta", *(f"{e:g}" for e in cells.epsilons)], lines)
 
 
 def truths(cells: Cells) -> str:
     """Return what the peer's true guarantees are."""
-    told = {c["row"]: c["true"] for c in cells.all if c["library"] == "diffprivlib"}
-    return table(["diffprivlib's", "true epsilon, one row added or removed"], sorted(map(list, told.items())))
+    true_epsilons = {c["row"]: c["true"] for c in cells.all if c["library"] == "diffprivlib"}
+    return table(["diffprivlib's", "true epsilon, one row added or removed"], sorted(map(list, true_epsilons.items())))
 
 
 def about(results: dict[str, Any]) -> str:
     """Return how the cells were measured."""
     lines, versions = [], dict[str, set[str]]()
-    for place, one in enumerate(results["runs"]):
-        cells = sum(cell["run"] == place for cell in results["cells"])
+    for index, one in enumerate(results["runs"]):
+        cells = sum(cell["run"] == index for cell in results["cells"])
         lines.append(
             f"- {cells} cells: {one['seconds']} s with {one['processes']} processes on {one['cores']} cores, load "
             f"before {one['load_before']:g}."
@@ -227,22 +227,22 @@ def about(results: dict[str, Any]) -> str:
         for name, version in one["versions"].items():
             library, _, package = name.partition(": ")
             versions.setdefault(library, set()).add(f"{package} {version}")
-    told = [f"- With {library}: {', '.join(sorted(found))}." for library, found in versions.items()]
-    return "\n".join(lines + [one for one in told if not one.startswith("- With scikit-learn")])
+    libraries = [f"- With {library}: {', '.join(sorted(numbers))}." for library, numbers in versions.items()]
+    return "\n".join(lines + [one for one in libraries if not one.startswith("- With scikit-learn")])
 
 
 def worse(results: dict[str, Any]) -> str:
     """Return every cell in which hush is worse than the peer by more than chance."""
     cells = Cells(results)
-    best = [one for each in rivals(cells).values() for one in each.values() if one[2] < 0]
-    lines = ["The best of ours worse than diffprivlib's, beyond chance (delta 0, or either):", *_told(best)]
+    best = [one for by_epsilon in rivals(cells).values() for one in by_epsilon.values() if one[2] < 0]
+    lines = ["The best of ours worse than diffprivlib's, beyond chance (delta 0, or either):", *_comparisons(best)]
     single = [one for one in comparisons(cells) if one[2] < 0]
-    return "\n".join([*lines, "Any of ours worse:", *_told(single)])
+    return "\n".join([*lines, "Any of ours worse:", *_comparisons(single)])
 
 
-def _told(found: Iterable[tuple[Cell, Cell, int]]) -> list[str]:
+def _comparisons(compared: Iterable[tuple[Cell, Cell, int]]) -> list[str]:
     lines = []
-    for ours, peer, _ in found:
+    for ours, peer, _ in compared:
         where = f"  {ours['task']:14} epsilon {ours['epsilon']:<5g} {ours['row']:32}"
         lines.append(f"{where} {shown(ours):16} (delta {ours['delta']:g}) | {shown(peer)} {peer['row']}")
     return lines or ["  nowhere"]
@@ -300,14 +300,14 @@ def plot(results: dict[str, Any], path: Path) -> None:
 def _panel(panel: Any, cells: Cells, task: str, kind: str, handles: dict[str, Any]) -> None:
     shift = 0
     for row, (name, colour, marker, line) in DRAWN.items():
-        found = [(e, c) for e in cells.epsilons if (c := cells.get(row, task, e)) is not None and c["values"]]
-        if not found or found[0][1]["kind"] != kind:
+        points = [(e, c) for e in cells.epsilons if (c := cells.get(row, task, e)) is not None and c["values"]]
+        if not points or points[0][1]["kind"] != kind:
             continue
         shift += 1
-        places = [epsilon * 1.02 ** (shift - 4) for epsilon, _ in found]
-        quarters = [[abs(middle(c) - _quarter(c, k)) for _, c in found] for k in (0, 2)]
+        places = [epsilon * 1.02 ** (shift - 4) for epsilon, _ in points]
+        quarters = [[abs(middle(c) - _quarter(c, k)) for _, c in points] for k in (0, 2)]
         handles[name] = panel.errorbar(
-            places, [middle(c) for _, c in found], yerr=quarters, color=colour, marker=marker, linestyle=line,
+            places, [middle(c) for _, c in points], yerr=quarters, color=colour, marker=marker, linestyle=line,
             markersize=4.5, linewidth=1.2, elinewidth=0.7,
         )  # fmt: skip
     ceilings = [middle(c) for row, c in cells.rows(kind, task).items() if row.startswith("ceiling")]

@@ -63,8 +63,8 @@ class Task:
     @staticmethod
     def load(path: Path) -> Task:
         """Read what `save` wrote."""
-        with np.load(path) as found:
-            given = {name: found[name] for name in found.files}
+        with np.load(path) as arrays:
+            given = {name: arrays[name] for name in arrays.files}
         return Task(**{name: value if value.ndim else value.item() for name, value in given.items()})
 
 
@@ -172,7 +172,7 @@ def mnist_folder(data: Path | None) -> Path | None:
     named = os.environ.get("HUSH_DATA")
     roots = [data, Path(named) if named else None, ROOT.parent / "shared" / "data"]
     folders = [root / "mnist" for root in roots if root is not None]
-    return next((each for each in folders if (each / "train-images-idx3-ubyte.gz").exists()), None)
+    return next((folder for folder in folders if (folder / "train-images-idx3-ubyte.gz").exists()), None)
 
 
 def make(name: str, data: Path | None) -> Task | None:

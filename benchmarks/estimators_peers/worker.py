@@ -87,8 +87,8 @@ def serve(packages: list[str], rows: dict[str, Row]) -> None:
     print(json.dumps({"versions": versions, "rows": {name: row.told() for name, row in rows.items()}}), flush=True)
     for line in sys.stdin:
         try:
-            told = answer(rows, json.loads(line))
+            reply = answer(rows, json.loads(line))
         except Exception as error:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            told = {"failure": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(told), flush=True)
+            reply = {"failure": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps(reply), flush=True)

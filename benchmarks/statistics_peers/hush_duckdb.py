@@ -37,8 +37,8 @@ def asked_before(question: Question) -> hush.sql.Table:
 
 
 def asked(table: hush.sql.Table, question: Question) -> Answer:
-    found = table.sql(QUERY, **spent(question))
-    return {row[0]: (row[1], row[2], row[3]) for row in found.rows}
+    answer = table.sql(QUERY, **spent(question))
+    return {row[0]: (row[1], row[2], row[3]) for row in answer.rows}
 
 
 def priced(table: hush.sql.Table, question: Question) -> Answer:

@@ -40,14 +40,14 @@ def prepare(question: Question) -> tuple[Any, dict[str, Any]]:
         rows = context.query().truncate_per_group(question.rows_per_unit, by=["g"])
         if question.groups_per_unit < question.groups:
             rows = rows.truncate_num_groups(question.groups_per_unit, by=order, keep="first")
-        found = (
+        released = (
             rows.group_by("g")
             .agg(dp.len(), pl.col("value").fill_null(0).dp.sum(bounds))
             .with_keys(keys)
             .release()
             .collect()
         )
-        return {g: (n, s, s / max(n, 1)) for g, n, s in found.select("g", "len", "value").iter_rows()}
+        return {g: (n, s, s / max(n, 1)) for g, n, s in released.select("g", "len", "value").iter_rows()}
 
     return ask, {"charged": "one budget for count and sum; the mean is their quotient"}
 

@@ -31,9 +31,9 @@ def prepare(question: Question) -> tuple[Any, dict[str, Any]]:
         delta = question.delta if gaussian else 0.0
         budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=question.epsilon, total_delta=delta)
         engine = pipeline_dp.DPEngine(budget, pipeline_dp.LocalBackend())
-        found = engine.aggregate(rows, parameters, places, public_partitions=question.keys)
+        aggregated = engine.aggregate(rows, parameters, places, public_partitions=question.keys)
         budget.compute_budgets()
-        return {key: (one.count, one.sum, one.mean) for key, one in found}
+        return {key: (one.count, one.sum, one.mean) for key, one in aggregated}
 
     return ask, {"charged": "one budget: count and sum come with the mean"}
 

@@ -73,9 +73,9 @@ def serve(packages: list[str], prepare: Callable[[Question], tuple[Callable[[], 
 
 def forget_peak() -> None:
     """Let the highest use of memory so far start from what is used now, where Linux allows it."""
-    for each in _family():
+    for process in _family():
         try:
-            Path(f"/proc/{each}/clear_refs").write_text("5")
+            Path(f"/proc/{process}/clear_refs").write_text("5")
         except OSError:
             continue
 
@@ -83,9 +83,9 @@ def forget_peak() -> None:
 def resident(what: str) -> int:
     """Return the memory of this process and its children, such as Spark's: VmRSS now, VmHWM at most."""
     total = 0
-    for each in _family():
+    for process in _family():
         try:
-            lines = Path(f"/proc/{each}/status").read_text().splitlines()
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
         except OSError:
             continue
         total += sum(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
@@ -93,13 +93,13 @@ def resident(what: str) -> int:
 
 
 def _family() -> list[int]:
-    found, ahead = [], [os.getpid()]
+    processes, ahead = [], [os.getpid()]
     while ahead:
         process = ahead.pop()
-        found.append(process)
+        processes.append(process)
         try:
             threads = list(Path(f"/proc/{process}/task").iterdir())
-            ahead += [int(child) for each in threads for child in (each / "children").read_text().split()]
+            ahead += [int(child) for thread in threads for child in (thread / "children").read_text().split()]
         except OSError:
             continue
-    return found
+    return processes

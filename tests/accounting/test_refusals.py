@@ -70,6 +70,7 @@ CALLS: dict[str, Call] = {
         {"scale": "number", "sensitivity": "count"},
         {"scale": [0], "sensitivity": [0]},
     ),
+    "NoisyMaxEvent": Call(events.NoisyMaxEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}),
     "ExponentialMechanismEvent": Call(
         events.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
     ),
@@ -219,8 +220,8 @@ CALLS: dict[str, Call] = {
         {**TARGET_KINDS, "order": "number", "relation": "relation"},
         {"delta": [0, 1], "order": [0, 1, 1.0], "unit": ["user", 3]},
     ),
-    "ZcdpOdometer": Call(
-        hush.ZcdpOdometer,
+    "RdpOdometer": Call(
+        hush.RdpOdometer,
         {"delta": 1e-5, "relation": Relation.REPLACE},
         {"delta": "number", "relation": "relation"},
         {"delta": [0, 1]},
@@ -283,6 +284,6 @@ def test_refused(call: Call, name: str, values: list[Any]) -> None:
 def test_only_events_are_spent(kind: Any) -> None:
     budget = kind(epsilon=1.0, delta=1e-5)
     for value in NO_EVENT:
-        for spend in (budget.spend, budget.can_spend, hush.ZcdpOdometer(delta=1e-5).spend):
+        for spend in (budget.spend, budget.can_spend, hush.RdpOdometer(delta=1e-5).spend):
             message = refusal_of(lambda value=value, spend=spend: spend(value), value)
             assert message.startswith("event="), (value, message)

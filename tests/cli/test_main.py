@@ -28,7 +28,7 @@ class MachineFailed(HushError):
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
-        (HushError("epsilon=0: expected more."), 2, "hush account: epsilon=0: expected more.\n"),
+        (HushError("epsilon=0: expected more."), 2, "hush account: epsilon 0: expected more.\n"),
         (MachineFailed("the disk is full."), 1, "hush account: the disk is full.\n"),
         (KeyboardInterrupt(), 130, "\nhush account: interrupted\n"),
     ],

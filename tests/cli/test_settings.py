@@ -49,6 +49,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Any]] = {
     "data_dir": (("--data-dir", "d"), "d"),
     "download": (("--no-download",), False),
     "delimiter": (("--delimiter", ";"), ";"),
+    "decimal_comma": (("--decimal-comma", "a", "--decimal-comma", "b"), ("a", "b")),
     "start": (("--start", "w", "--public", "why"), "w"),
     "public": (("--start", "w", "--public", "why"), "why"),
     "train_only": (("--train-only", "0"), ("0",)),

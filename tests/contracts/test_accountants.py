@@ -31,7 +31,7 @@ from hush.accounting import (
     SelfComposedEvent,
     events,
 )
-from hush.accounting.accountants.accountant import FIXED_IN_ADVANCE, is_composition
+from hush.accounting.accountants.accountant import is_composition
 from hush.errors import Unsupported
 from hush.guarantee import Bound, Relation, Unit
 
@@ -296,7 +296,7 @@ def test_the_guarantee_says_what_was_computed(cases: Cases) -> None:
             claim = type(accountant)(relation=accountant.relation, unit=Unit.user()).compose(event).guarantee(DELTA)
             assert (claim.epsilon, claim.delta) == (once(accountant, event), DELTA)
             assert (claim.relation, claim.unit) == (accountant.relation, Unit.user())
-            fixed = (FIXED_IN_ADVANCE,) if is_composition(event) and not accountant.adaptive else ()
+            fixed = (accountant.fixed,) if is_composition(event) else ()
             assert (claim.method, claim.assumptions) == (accountant.method, (*accountant.assumptions, *fixed))
             estimated = isinstance(accountant, accounting.GdpAccountant) and is_sampled(event)
             assert claim.bound is (Bound.ESTIMATE if estimated else Bound.UPPER)

@@ -26,15 +26,22 @@ EXAMPLE = Guarantee(
     assumptions=("Batches are drawn by Poisson sampling.",),
 )
 DOCUMENT: dict[str, Any] = {
-    "schema": "hush.guarantee/2",
+    "format": "hush.guarantee/3",
     "epsilon": 2.9211,
     "delta": 1e-5,
-    "unit": {"kind": "user-window", "window": {"seconds": 604_800, "origin": "1970-01-01"}, "group_size": 1},
+    "unit": "user within one of the windows of 7 days from 1970-01-01",
     "relation": "replace",
     "bound": "estimate",
     "method": "central limit theorem",
     "assumptions": ["Batches are drawn by Poisson sampling."],
 }
+SECOND_UNIT: dict[str, Any] = {
+    "kind": "user-window",
+    "window": {"seconds": 604_800, "origin": "1970-01-01"},
+    "group_size": 1,
+}
+REST = {name: value for name, value in DOCUMENT.items() if name != "format"}
+SECOND = {**REST, "schema": "hush.guarantee/2", "unit": SECOND_UNIT}
 
 
 def read(**changes: Any) -> Guarantee:
@@ -45,7 +52,7 @@ def refuse_constant(literal: str) -> None:
     raise AssertionError(f"{literal} is not strict JSON")
 
 
-def test_the_document_is_what_version_2_means() -> None:
+def test_the_document_is_what_version_3_means() -> None:
     assert json.loads(EXAMPLE.to_json()) == DOCUMENT
     assert read() == EXAMPLE
 
@@ -70,9 +77,11 @@ def test_whole_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("schema", "hush.guarantee/3"),
-        ("schema", None),
-        ("schema", 1),
+        ("format", "hush.guarantee/4"),
+        ("format", "hush.event/1"),
+        ("format", None),
+        ("format", 1),
+        ("format", ["hush.guarantee/3"]),
         ("epsilon", "3"),
         ("epsilon", "inf"),
         ("epsilon", True),
@@ -91,7 +100,7 @@ def test_whole_numbers_are_numbers() -> None:
         ("assumptions", "one sentence"),
         ("assumptions", [1]),
         ("assumptions", None),
-        ("unit", "example"),
+        ("unit", "patient"),
         ("unit", None),
         ("unit", {"kind": "example"}),
     ],
@@ -123,22 +132,33 @@ def test_wrong_values_are_refused_by_name(field: str, value: Any) -> None:
 )
 def test_wrong_units_are_refused_by_name(field: str, value: Any) -> None:
     is_window = field in ("seconds", "origin")
-    window = {**DOCUMENT["unit"]["window"], field: value}
-    unit = {**DOCUMENT["unit"], **({"window": window} if is_window else {field: value})}
+    window = {**SECOND_UNIT["window"], field: value}
+    unit = {**SECOND_UNIT, **({"window": window} if is_window else {field: value})}
     with pytest.raises(InvalidArgument, match=rf"^{field}="):
-        read(unit=unit)
+        Guarantee.from_json(json.dumps({**SECOND, "unit": unit}))
 
 
 def test_a_window_without_its_kind_and_a_kind_without_its_window() -> None:
-    with pytest.raises(InvalidArgument, match="^window="):
-        read(unit={**DOCUMENT["unit"], "kind": "user"})
-    with pytest.raises(InvalidArgument, match="^window="):
-        read(unit={**DOCUMENT["unit"], "window": None})
+    for change in ({"kind": "user"}, {"window": None}):
+        with pytest.raises(InvalidArgument, match="^window="):
+            Guarantee.from_json(json.dumps({**SECOND, "unit": {**SECOND_UNIT, **change}}))
+
+
+def test_version_2_is_read() -> None:
+    assert Guarantee.from_json(json.dumps(SECOND)) == EXAMPLE
+    months = {"kind": "user-window", "window": {"calendar": "month", "zone": "UTC"}, "group_size": 2}
+    read_months = Guarantee.from_json(json.dumps({**SECOND, "unit": months}))
+    assert read_months.unit == Unit.user_calendar(CalendarWindow.MONTH).group(2)
+    days = {"kind": "user-window", "window": {"any_seconds": 86_400, "zone": "UTC"}, "group_size": 1}
+    read_days = Guarantee.from_json(json.dumps({**SECOND, "unit": days}))
+    assert read_days.unit == Unit.user_any_window(timedelta(days=1))
+    unrecorded = {"kind": "user-window", "window": {"unrecorded_seconds": 86_400}, "group_size": 1}
+    assert Guarantee.from_json(json.dumps({**SECOND, "unit": unrecorded})).unit.name == "user within 1 day"
 
 
 def test_version_1_says_how_long_windows_are_and_not_where_they_begin() -> None:
     """It stored 28 days for the months of a calendar and for windows from 1970. The claim that is read is neither."""
-    stored = {**DOCUMENT, "schema": "hush.guarantee/1"}
+    stored = {**REST, "schema": "hush.guarantee/1"}
     first = {**stored, "unit": {"kind": "user-window", "window_seconds": 28 * 86_400, "group_size": 1}}
     claim = Guarantee.from_json(json.dumps(first))
     assert str(claim.unit) == "user within one window of 28 days or longer, as each release cut time (not recorded)"
@@ -150,12 +170,10 @@ def test_version_1_says_how_long_windows_are_and_not_where_they_begin() -> None:
 
 
 def test_the_versions_do_not_mix() -> None:
-    for schema, unit in (
-        ("hush.guarantee/1", DOCUMENT["unit"]),
-        ("hush.guarantee/2", {"kind": "user-window", "window_seconds": 60, "group_size": 1}),
-    ):
+    first_unit = {"kind": "user-window", "window_seconds": 60, "group_size": 1}
+    for version, unit in ((1, SECOND_UNIT), (1, DOCUMENT["unit"]), (2, first_unit), (2, "user"), (3, SECOND_UNIT)):
         with pytest.raises(InvalidArgument, match="^unit="):
-            read(schema=schema, unit=unit)
+            read(format=f"hush.guarantee/{version}", unit=unit)
 
 
 def test_an_infinite_lower_bound_is_refused() -> None:
@@ -174,7 +192,7 @@ def test_unknown_fields_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="Unknown or missing: 'confidence'"):
         read(confidence=0.95)
     with pytest.raises(InvalidArgument, match="Unknown or missing: 'radius'"):
-        read(unit={**DOCUMENT["unit"], "radius": 1})
+        Guarantee.from_json(json.dumps({**SECOND, "unit": {**SECOND_UNIT, "radius": 1}}))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +224,7 @@ def test_a_number_beyond_floats_does_not_pass_for_unbounded(number: str) -> None
 
 
 def test_duplicate_fields_are_refused_at_every_level() -> None:
-    text = json.dumps(DOCUMENT)
+    text = json.dumps(SECOND)
     with pytest.raises(InvalidArgument, match="^field='epsilon'"):
         Guarantee.from_json(text.replace('"delta"', '"epsilon": 1, "delta"'))
     with pytest.raises(InvalidArgument, match="^field='kind'"):

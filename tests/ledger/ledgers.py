@@ -8,24 +8,40 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hush.accounting import ApproximateDPEvent, GaussianEvent, LaplaceEvent, SelfComposedEvent
-from hush.accounting.budget import Charge
-from hush.ledger import Ledger, LedgerBudget, Role
+from hush.accounting.budget import Charge, run_sealed
+from hush.ledger import Ledger, LedgerBudget, LedgerUnavailable, Role
 
 
 def on_file(folder: Path) -> Ledger:
     return Ledger(f"sqlite:///{folder}/privacy.db")
 
 
+def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
+    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
+
+
+def answers(data: LedgerBudget, count: int) -> list[str]:
+    """Ask until refused; return the answers."""
+    released = []
+    for number in range(count):
+        charge = Charge(event=LaplaceEvent(1e4), purpose="x" * 400, question=str(number))
+        try:
+            released.append(run_sealed(data, charge, lambda: "42" * 400))
+        except LedgerUnavailable:
+            break
+    return released
+
+
 def spend(ledger: Ledger) -> LedgerBudget:
     """Charge in every way that there is, and return the budget: rows 1 to 8."""
-    patients = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
-    patients.charge(LaplaceEvent(10.0), purpose="a count")
-    patients.charge(ApproximateDPEvent(0.2, 1e-8), purpose="groups", request="mine")
+    budget = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
+    budget.charge(LaplaceEvent(10.0), purpose="a count")
+    budget.charge(ApproximateDPEvent(0.2, 1e-8), purpose="groups", request="mine")
     steps = SelfComposedEvent(GaussianEvent(30.0), 20)
-    patients.reserve(Charge(event=steps, purpose="training")).commit(SelfComposedEvent(GaussianEvent(30.0), 5))
-    patients.reserve(Charge(event=LaplaceEvent(5.0), purpose="failed")).void()
-    patients.reserve(Charge(event=LaplaceEvent(8.0), purpose="left by a crash"))
-    return patients
+    budget.reserve(Charge(event=steps, purpose="training")).commit(SelfComposedEvent(GaussianEvent(30.0), 5))
+    budget.reserve(Charge(event=LaplaceEvent(5.0), purpose="failed")).void()
+    budget.reserve(Charge(event=LaplaceEvent(8.0), purpose="left by a crash"))
+    return budget
 
 
 def in_blocks(ledger: Ledger) -> LedgerBudget:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from hush.ledger import Ledger, LedgerBudget, Role
+from hush.ledger import Ledger, Role
+from ledger.ledgers import patients
 
 COLUMNS = (
     "(id, kind, dataset, block, unit, relation, purpose, author, renyi, pure, unbounded, delta, details, time, "
     "previous, hash"
 )
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 class Team:

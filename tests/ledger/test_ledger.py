@@ -15,16 +15,13 @@ from hush.accounting import (
 from hush.accounting.budget import Charge
 from hush.errors import HushError, InvalidArgument
 from hush.ledger import EntryKind, Ledger, LedgerBudget
+from ledger.ledgers import patients
 
 Opened = Callable[..., Ledger]
 EVENT = LaplaceEvent(20.0)
 
 
 FLU = "how many had the flu"
-
-
-def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
-    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_charges_add_up_and_outlive_the_process(opened: Opened) -> None:

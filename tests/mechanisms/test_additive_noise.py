@@ -104,11 +104,11 @@ def test_events_that_earlier_versions_stored_are_read_or_refused(kind: str) -> N
     noise = '"event": {"kind": "laplace", "scale": 2.0}'
     stated = f'{{"kind": "qualified", {noise}, "relation": "replace", "unit": "example", "assumptions": []}}'
     accountant = PldAccountant(relation=Relation.REPLACE)
-    alone = Event.from_json(f'{{"schema": "hush.event/1", {stated[1:]}')
+    alone = Event.from_json(f'{{"format": "hush.event/1", {stated[1:]}')
     assert accountant.compose(alone, 3).epsilon(0.0) == pytest.approx(3.0, rel=1e-9)
     inside = f'"event": {stated}, "sampling_rate": 0.1' if kind == "poisson-sampled" else f'"events": [{stated}]'
     with pytest.raises(Unsupported, match="^laplace: stated for the relation 'replace' within a sample or a part"):
-        accountant.compose(Event.from_json(f'{{"schema": "hush.event/1", "kind": "{kind}", {inside}}}'))
+        accountant.compose(Event.from_json(f'{{"format": "hush.event/1", "kind": "{kind}", {inside}}}'))
 
 
 def test_events_per_change_are_stored() -> None:

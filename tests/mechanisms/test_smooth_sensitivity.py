@@ -76,6 +76,39 @@ def test_smooth_laplace_holds_for_every_epsilon(epsilon: float, delta: float) ->
         assert mechanism.beta == pytest.approx(epsilon / (2 * np.log(2 / delta))), "the lemma's own"
 
 
+def largest_loss(factor: float, beta: float) -> float:
+    """Return the largest log ratio of two Cauchy densities, by search: bounds of 1 and up to e^beta, values 1 apart."""
+    # Dense around both centres, and far into the tails.
+    steps = factor * np.geomspace(1e-4, 1e6, 3000)
+    outcomes = np.concatenate([centre + sign * steps for centre in (0.0, 1.0) for sign in (-1, 1)])
+    losses = []
+    for growth in np.exp(np.linspace(0.0, beta, 9)):
+        small = np.log(factor / (factor**2 + outcomes**2))
+        large = np.log(factor * growth / ((factor * growth) ** 2 + (outcomes - 1) ** 2))
+        losses.append(float(np.abs(small - large).max()))
+    return max(losses)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 0.56, 1.0, 3.0, 10.0, 30.0])
+def test_smooth_cauchy_costs_epsilon_and_no_less(epsilon: float) -> None:
+    mechanism = SmoothCauchy(epsilon=epsilon, bounds=(0, 1))
+    factor, beta = mechanism.factor, mechanism.beta
+    assert largest_loss(factor, beta) <= epsilon * (1 + 1e-9)
+    assert largest_loss(factor, beta) >= epsilon * (1 - 1e-3), "not tight"
+    assert largest_loss(0.97 * factor, beta) > epsilon * (1 + 1e-4), "too little noise must be noticed"
+    assert largest_loss(factor, 1.1 * beta) > epsilon * (1 + 1e-4), "too rough a bound must be noticed"
+    # Nissim, Raskhodnikova & Smith 2007 ask for six times 1 / epsilon, and a smoother bound.
+    assert factor <= 1.2 / epsilon
+    assert beta >= 0.49 * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [200.0, 1000.0])
+def test_next_to_no_noise_is_not_none(epsilon: float) -> None:
+    mechanism = SmoothCauchy(epsilon=epsilon, bounds=(0, 1))
+    assert 0 < mechanism.factor < 1e-20
+    assert 99 < mechanism.beta <= 100
+
+
 @pytest.mark.parametrize("bounds", [(1, 0), (0, 0), (0, math.inf), (math.nan, 1), 5, (1, 2, 3), ("a", "b"), None])
 def test_bounds_are_two_public_numbers(bounds: Any) -> None:
     with pytest.raises(InvalidArgument, match="^bounds="):

@@ -258,8 +258,15 @@ class _Inversion:
         for attempt in range(60):
             if attempt < 4:
                 at = self._clear_of_kinks(at)
-            table = self._table(at, *self._saddle(at), refine=1.0)
-            proposal = self._solve(table, target, at, high)
+            try:
+                table = self._table(at, *self._saddle(at), refine=1.0)
+                proposal = self._solve(table, target, at, high)
+            except OracleError:
+                if attempt > 8:
+                    raise
+                # The Chernoff bound can lie so far above epsilon that the integrand cancels there. Come closer.
+                high, at = at, 0.5 * (low + at)
+                continue
             if abs(proposal - at) <= 1e-11 * max(1e-2, at):
                 self.log_delta(proposal)
                 return proposal
@@ -341,11 +348,13 @@ class _Inversion:
         step = 0.5 / refine
         table = self._sweep(epsilon, path, step, 0.0, window, refine)
         before = math.inf
+        # Each step's rounding is counted as often as the step, and so are its changes from table to table.
+        rounding = max(1e-12, 1e-15 * sum(phase.count for phase in self.phases))
         for _ in range(7):
             finer = table.merge(self._sweep(epsilon, path, step, 0.5 * step, window, refine))
             change, cancelling = finer.change(table, epsilon)
             # It has settled, or is down to the rounding of the integrand: the change should square with each halving.
-            if change < 1e-13 or (change < 1e-12 * cancelling and change > 0.01 * before):
+            if change < 1e-13 or (change < rounding * cancelling and change > 0.01 * before):
                 return finer
             table, step, before = finer, step / 2, change
         raise OracleError(f"epsilon={epsilon:.6g}: the path integral did not settle")

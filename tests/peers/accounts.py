@@ -163,7 +163,7 @@ def _delta_between(group: Group, row: Row) -> Verdict:
     exact, bound = closed_form.gaussian(1.0), composed(row, RdpAccountant)
     for index in range(row["count"]):
         epsilon = row["first"] + index * row["step"]
-        classic = math.exp(-0.5 * (epsilon - 0.5) ** 2) if epsilon >= 0.5 else 1.0
+        classic = max(math.exp(-0.5 * max(epsilon - 0.5, 0.0) ** 2), math.ulp(0.0))
         if not exact(epsilon) * (1 - 1e-9) <= bound.delta(epsilon) <= classic:
             return Verdict(row, epsilon, False)
     return Verdict(row, None, True)

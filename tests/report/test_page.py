@@ -102,8 +102,8 @@ def test_all_bad_at_once_is_still_a_page() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"guarantee": {"epsilon": 1}}, "schema"),
-        ({"guarantee": "{}"}, "schema"),
+        ({"guarantee": {"epsilon": 1}}, "format"),
+        ({"guarantee": "{}"}, "format"),
         ({"guarantee": {**records.guarantee(), "epsilon": math.nan}}, "NaN"),
         ({"data": "mnist"}, "a mapping, or nothing"),
         ({"curve": "up"}, "a list, or nothing"),

@@ -10,6 +10,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.runs import Settings
 from hush.runs.draft import Undeclared, choose_model, completed, default_delta, draft_plan, physical_batch_size
+from hush.training import Full, Poisson
 
 
 def complete(num_units: int = 1000, model: str = "softmax", **settings: Any) -> Settings:
@@ -93,6 +94,16 @@ def test_a_draft_without_data_has_the_same_defaults() -> None:
     training = draft_plan(settings, num_units=99_000, num_held_out=11_000).training
     assert (training.batch_size, training.num_steps, training.delta) == (used.batch_size, used.num_steps, used.delta)
     assert draft_plan(settings, num_units=99_000).training.delta == pytest.approx(1e-5)
+
+
+def test_steps_can_be_limited_to_one_shape() -> None:
+    def sampling(**settings: Any) -> Any:
+        return draft_plan(Settings(data="", epsilon=3.0, **settings), num_units=1000).training.sampling
+
+    assert sampling() == Poisson(256)
+    assert sampling(max_batch_size=320) == Poisson(256, max_batch_size=320)
+    assert sampling(batch_size=1000) == Full()
+    assert sampling(batch_size=1000, max_batch_size=900) == Poisson(1000, max_batch_size=900)
 
 
 def test_learning_needs_a_share() -> None:

@@ -82,7 +82,7 @@ def test_users_with_many_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     printed = files.train(capsys, source, *flags)
     check_run(printed, tmp_path / "run", 3)
     guarantee = json.loads((tmp_path / "run/guarantee.json").read_text())
-    assert guarantee["unit"]["kind"] == "user"
+    assert guarantee["unit"] == "user"
     assert "'who'" in " ".join(guarantee["assumptions"])
     assert "who" not in json.loads((tmp_path / "run/model.json").read_text())["schema"]["columns"]
 
@@ -103,7 +103,7 @@ def test_a_unit_that_the_schema_names(rows_per_unit: int, tmp_path: Path, capsys
         rows_per_unit,
     )
     files.train(capsys, source, *flags)
-    assert json.loads((tmp_path / "run/guarantee.json").read_text())["unit"]["kind"] == "user"
+    assert json.loads((tmp_path / "run/guarantee.json").read_text())["unit"] == "user"
     assert "Each row is protected on its own" not in (tmp_path / "run/report.html").read_text()
 
 

@@ -50,8 +50,8 @@ def test_an_unfinished_run_has_no_model(finished: Path, tmp_path: Path) -> None:
 
 def test_a_model_of_another_format_is_refused(finished: Path) -> None:
     content = json.loads((finished / "model.json").read_text())
-    (finished / "model.json").write_text(json.dumps({**content, "format": "hush-model/0"}))
-    with pytest.raises(InvalidArgument, match="hush-model/1"):
+    (finished / "model.json").write_text(json.dumps({**content, "format": "hush.model/0"}))
+    with pytest.raises(InvalidArgument, match="hush.model/1"):
         runs.load(finished)
 
 

@@ -21,7 +21,9 @@ SCHEMA = Schema(columns={"age": Numeric(lower=0, upper=120)}, target="y", classe
 EVERYTHING = Settings(
     data="my data.csv", epsilon=1.25, target="y", delta=3e-7, model="mlp", unit="who", rows_per_unit=7,
     groups=("sex", "age"), schema=SCHEMA, holdout=0.2, learn_share=0.3, num_steps=9, batch_size=11, learning_rate=1 / 3,
+    max_batch_size=44,
     momentum=0.0, clip_norm=0.1, averaging=False, seed=-5, device="cpu", data_dir="d", download=False, delimiter=";",
+    decimal_comma=("income",),
     start="w.safetensors", public="made up", train_only=("0", "*.bias"), replace_head=True, lora=2, tensorboard=True,
 )  # fmt: skip
 
@@ -32,12 +34,12 @@ def test_settings_survive_json(settings: Settings) -> None:
 
 
 def test_json_has_the_names_that_stored_runs_have() -> None:
-    """The fields of run.json since the first release: a run must be resumable by later versions."""
+    """The fields of run.json since the first release, and later ones: a run must be resumable by later versions."""
     names = {
         "data", "epsilon", "target", "delta", "model", "unit", "rows_per_unit", "groups", "schema", "holdout",
         "learn_share", "epochs", "num_steps", "batch_size", "learning_rate", "momentum", "clip_norm", "averaging",
         "seed", "device", "data_dir", "download", "delimiter", "start", "public", "train_only", "replace_head", "lora",
-        "tensorboard",
+        "tensorboard", "max_batch_size",
     }  # fmt: skip
     assert names <= set(EVERYTHING.to_json())
     assert Settings.from_json({"data": "t.csv", "epsilon": 3.0}) == Settings(data="t.csv", epsilon=3.0)
@@ -53,6 +55,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rows_per_unit": 0}, "rows_per_unit=0"),
     ({"num_steps": True}, "num_steps=True"),
     ({"batch_size": 2.0}, "batch_size=2"),
+    ({"max_batch_size": 0}, "max_batch_size=0"),
     ({"epochs": math.inf}, "epochs=inf"),
     ({"learning_rate": 1e31}, r"learning_rate=1e\+31"),
     ({"clip_norm": math.nan}, "clip_norm=nan"),

@@ -74,6 +74,7 @@ def test_learning_and_metrics_are_part_of_the_guarantee(
         assert search.epsilon + cost <= outcome.guarantee.epsilon * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_runs_draw_the_noise_that_the_search_accounts_for(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
 from sql.hosts import OnDuckDB, OnMariaDB, OnPostgres, OnSpark, is_written
-from sql.transpiled import WAREHOUSES, OnWarehouse
+from sql.transpiled import EXECUTED, WAREHOUSES, OnWarehouse
 
 COLUMNS = (
     "who BIGINT, r BIGINT, x [double], y [double], i BIGINT, s [text], t [text], d DATE, m [time], b BOOLEAN, "
@@ -44,6 +44,9 @@ BOUNDS = {"x": (-10, 10), "y": (-100, 100), "i": (-5, 100), "p": (20, 120)}
 
 # Moments outside the years that all engines have are missing.
 NEXT = "CASE WHEN {0} <= TIMESTAMP '9999-12-31' AND {0} >= TIMESTAMP '0001-01-08' THEN {0} END"
+
+SINCE_1900 = "CASE WHEN YEAR(m) >= 1900 THEN m AT TIME ZONE 'UTC' AT TIME ZONE '{}' END"
+HOUR = f"EXTRACT(HOUR FROM {SINCE_1900})"
 
 # Expressions of one row. A pair names the SQL of DuckDB that has the same meaning, if not the text itself.
 SCALARS: dict[str, list[str | tuple[str, str]]] = {
@@ -209,6 +212,19 @@ SCALARS: dict[str, list[str | tuple[str, str]]] = {
         "LAST_DAY(m)",
         ("d - CAST(m AS DATE)", "DATE_DIFF('day', CAST(m AS DATE), d)"),
     ],
+    "time zones": [
+        # DuckDB's own functions have the years before 1900 as well.
+        ("m AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin'", SINCE_1900.format("Europe/Berlin")),
+        ("EXTRACT(HOUR FROM m AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Kolkata')", HOUR.format("Asia/Kolkata")),
+        (
+            "m AT TIME ZONE 'america/new_york' AT TIME ZONE 'Australia/Lord_Howe'",
+            "CASE WHEN YEAR(m) >= 1900 THEN m AT TIME ZONE 'America/New_York' AT TIME ZONE 'Australia/Lord_Howe' END",
+        ),
+        (
+            "m AT TIME ZONE 'Europe/Berlin' < TIMESTAMP '2021-03-03 23:00:02' AT TIME ZONE 'UTC'",
+            "CASE WHEN YEAR(m) >= 1900 THEN m < TIMESTAMP '2021-03-04 00:00:02' END",
+        ),
+    ],
     "rounding in DuckDB's dialect": ["i // 4", "i // -4", "TRUNC(x)", "TRUNC(x * y)"],
     "differences of dates in DuckDB's dialect": [
         "DATE_DIFF('day', DATE '2024-01-01', d)",
@@ -313,6 +329,7 @@ CLAUSES = {
     # Computed from released values, on no engine.
     *("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD"),
     *("FIRST_VALUE", "LAST_VALUE"),
+    "CONVERT_TZ",  # of MySQL: sql.read.test_zones
 }
 
 ENGINES = [
@@ -320,7 +337,7 @@ ENGINES = [
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("spark", marks=pytest.mark.spark),
     "mariadb",
-    *WAREHOUSES,
+    *EXECUTED,
 ]
 SERVICES = {"postgres": "postgres_url", "spark": "spark_session", "mariadb": "mysql_url"}
 MAKERS: dict[str, Callable[[Any], Any]] = {
@@ -372,7 +389,10 @@ OF_POSTGRES = [
 
 # What the dialects of PostgreSQL and Spark write for the operations that are named in DuckDB's above.
 SPELLINGS: dict[str, list[str | tuple[str, str]]] = {
-    "duckdb": ["DATE_PART('year', d)"],
+    "duckdb": [
+        "DATE_PART('year', d)",
+        ("TIMEZONE('Asia/Tokyo', TIMEZONE('UTC', m))", SINCE_1900.format("Asia/Tokyo")),
+    ],
     "postgres": [("DIV(i, 4)", "i // 4"), ("DIV(i, -4)", "i // -4"), "TRUNC(x)", ("d - 3", "d - 3"), *OF_POSTGRES],
     "spark": [
         ("i DIV 4", "i // 4"),
@@ -384,6 +404,8 @@ SPELLINGS: dict[str, list[str | tuple[str, str]]] = {
         ("REGEXP_REPLACE(t, '[0-9]', '#')", "REGEXP_REPLACE(t, '[0-9]', '#', 'g')"),
         ("REGEXP_EXTRACT(t, '[0-9]+', 0)", "REGEXP_EXTRACT(t, '[0-9]+')"),
         ("DATE_PART('year', d)", "YEAR(d)"),
+        ("CONVERT_TIMEZONE('UTC', 'Europe/Berlin', m)", SINCE_1900.format("Europe/Berlin")),
+        ("FROM_UTC_TIMESTAMP(m, 'Europe/Berlin')", SINCE_1900.format("Europe/Berlin")),
     ],
 }
 

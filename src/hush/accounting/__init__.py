@@ -23,7 +23,7 @@ without a proven pair and names it in the error. From there:
 - ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibration``: finds
   the parameter that meets a target under any of these, rounded to the safe side.
 
-To add a mechanism, write an event in ``events``, a profile, and a rule in ``losses/pairs.py``. Every accountant that
+To add a mechanism, write an event in ``events``, a profile, and a rule in ``losses/pairs``. Every accountant that
 can analyse it then supports it.
 
 The contents:
@@ -36,7 +36,7 @@ The contents:
 - Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
   `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`. The classic theorems as functions are in
   `hush.lab.composition`.
-- Filters and odometers, for parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `ZcdpOdometer`.
+- Filters and odometers, for parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `RdpOdometer`.
 - Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`.
 - Budgets for ledgers: `hush.accounting.budget`; `Box` declares the releases that one pays for in advance.
 """
@@ -72,15 +72,17 @@ from hush.accounting.events import ZeroConcentratedDPEvent as ZeroConcentratedDP
 from hush.accounting.filters import PrivacyFilter as PrivacyFilter
 from hush.accounting.filters import PureFilter as PureFilter
 from hush.accounting.filters import RdpFilter as RdpFilter
+from hush.accounting.filters import RdpOdometer as RdpOdometer
 from hush.accounting.filters import ZcdpFilter as ZcdpFilter
-from hush.accounting.filters import ZcdpOdometer as ZcdpOdometer
 from hush.accounting.shortcuts import epsilon as epsilon
 
 # isort: split
 # Shared inside hush, not public.
 from hush.accounting.accountants.classic_theorems import advanced_epsilon as advanced_epsilon
 from hush.accounting.accountants.classic_theorems import amplified_epsilon as amplified_epsilon
+from hush.accounting.accountants.selection import SelectionAccountant as SelectionAccountant
 from hush.accounting.calibration import gaussian_multiplier as gaussian_multiplier
+from hush.accounting.calibration import selection_epsilon as selection_epsilon
 from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
 from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
 from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
@@ -108,10 +110,10 @@ __all__ = [
     "PureFilter",
     "RdpAccountant",
     "RdpFilter",
+    "RdpOdometer",
     "SelfComposedEvent",
     "ZcdpAccountant",
     "ZcdpFilter",
-    "ZcdpOdometer",
     "ZeroConcentratedDPEvent",
     "calibrate_count",
     "calibrate_noise",

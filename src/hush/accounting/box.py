@@ -65,7 +65,7 @@ class Box:
         return ev.ComposedEvent(tuple(ev.SelfComposedEvent(event, number) for event, number in self.kinds))
 
     def kind_of(self, event: ev.Event, relation: Relation, unit: Unit) -> int | None:
-        """Return which kind an event is of; None if it is of none."""
+        """Return the kind that an event belongs to; None if it belongs to none."""
         plain, _ = ev.plain_event(event, relation, unit)
         for index, (kind, _) in enumerate(self.kinds):
             if ev.plain_event(kind, relation, unit)[0] == plain:

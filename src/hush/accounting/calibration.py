@@ -14,7 +14,13 @@ from functools import lru_cache
 
 from hush.accounting.accountants.accountant import Accountant, check_accountant
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
+from hush.accounting.events import (
+    Event,
+    ExponentialMechanismEvent,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+)
 from hush.errors import (
     InvalidArgument,
     Unsupported,
@@ -25,6 +31,7 @@ from hush.errors import (
     check_probability,
 )
 from hush.guarantee import Bound, Relation
+from hush.numerics import round_down
 
 Template = Callable[[float], Event]
 AccountantType = type[Accountant]
@@ -88,6 +95,23 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
     Cached, because calibration takes longer than most releases.
     """
     return calibrate_noise(epsilon=epsilon, delta=delta)
+
+
+@lru_cache(maxsize=256)
+def selection_epsilon(epsilon: float, delta: float, num_selections: int) -> float:
+    """Return the largest epsilon of an exponential mechanism such that this many of them are (epsilon, delta)-private.
+
+    Exponential mechanisms have bounded range, which composes better than pure epsilon (Dong, Durfee & Rogers 2020).
+    """
+    equal_share = round_down(epsilon / num_selections)  # times their number, it must not exceed epsilon
+    if delta == 0 or num_selections == 1:
+        return equal_share
+
+    def template(noise: float) -> Event:  # 1 / epsilon plays the role of the noise
+        return SelfComposedEvent(ExponentialMechanismEvent(1 / noise), num_selections)
+
+    # An equal share is never better than the optimum, up to rounding.
+    return max(equal_share, 1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template))
 
 
 def calibrate_sampling_rate(

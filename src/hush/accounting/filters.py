@@ -5,12 +5,14 @@ outcomes, ask a filter before each event: it refuses *before* the budget is over
 reports how much has been spent at any time.
 
 Charges add up exactly, as printed decimals: ten charges of 0.1 are 1. Threads may share a filter: each charge is
-checked and booked at once. A copy would be a second budget for the same data, so filters cannot be copied.
+checked and booked at once. A copy would be a second budget for the same data, so filters cannot be copied, and a
+forked process cannot charge them.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import threading
 from abc import ABC, abstractmethod
 from fractions import Fraction
@@ -35,18 +37,28 @@ from hush.errors import (
 from hush.guarantee import Guarantee, Relation, Unit
 
 _ADAPTIVE = "each event is charged before it is run"
+_ODOMETER_ORDERS = 1 + 2.0 ** np.arange(-4, 14.5, 0.5)  # between two of them, the best bound is 2 % smaller at most
 
 
 class _Live:
-    """Base of what counts charges: one lock, and no copies."""
+    """Base of what counts charges: one lock, one process, and no copies."""
 
     def __init__(self) -> None:
         """Make the lock."""
         self._lock = threading.RLock()  # one that a subclass may hold while it calls its base class
+        self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to copy or to pickle: the copy would not see what is charged to this one."""
-        raise Unsupported(
+        raise self._second_budget()
+
+    def _check_process(self) -> None:
+        """Refuse to charge in a forked process, whose charges the original does not see."""
+        if os.getpid() != self._process:
+            raise self._second_budget()
+
+    def _second_budget(self) -> Unsupported:
+        return Unsupported(
             f"a copy of a {type(self).__name__} would be a second budget for the same data",
             "Share the object itself, also between threads; for several processes use hush.Ledger",
         )
@@ -95,6 +107,7 @@ class PrivacyFilter(_Live, ABC):
 
     def spend(self, event: Event) -> None:
         """Charge an event that is about to be run, or refuse it."""
+        self._check_process()
         with self._lock:  # another thread may charge between a check and its booking
             after = self._after(event)
             # A filter halts before the sum exceeds the limit (Rogers, Roth, Ullman & Vadhan 2016): an event that was
@@ -182,6 +195,7 @@ class PureFilter(PrivacyFilter):
 
     def spend(self, event: Event) -> None:
         """Charge epsilon and delta, or refuse."""
+        self._check_process()  # before the lock, which a forked process may never get
         with self._lock:
             super().spend(event)
             self._spent_delta += exactly(self._claim(plain_event(event, self.relation, self.unit)[0])[1])
@@ -295,26 +309,28 @@ class RdpFilter(PrivacyFilter):
         return max(float(renyi_bound(event, change, self._orders)[0]) for change in changes(self.relation))
 
 
-class ZcdpOdometer(_Live):
+class RdpOdometer(_Live):
     """Reports how much has been spent so far, for parameters chosen adaptively.
 
-    >>> from hush.accounting import GaussianEvent
-    >>> odometer = ZcdpOdometer(delta=1e-6)
+    >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
+    >>> odometer = RdpOdometer(delta=1e-6)
     >>> odometer.spend(GaussianEvent(noise_multiplier=20.0))
+    >>> odometer.spend(PoissonSampledEvent(GaussianEvent(noise_multiplier=10.0), 0.01))
     >>> round(odometer.epsilon, 2)
-    0.35
+    0.3
 
     Guarantee:
         With probability 1 - delta over everything released, the privacy loss so far is at most the running epsilon, at
         all times simultaneously. This implies (epsilon, delta)-DP at any stopping time, even an adaptive one.
 
     Assumes:
-        Each event is charged before it is run (the caller's duty). Each is zCDP (checked here).
+        Each event is charged before it is run (the caller's duty). Each has Renyi divergences (checked here).
 
     References:
-        Rogers et al. 2016 (odometers); Whitehouse et al. 2023, Theorem 1 and section 4: for a rho fixed in advance the
-        loss stays below rho + 2 sqrt(rho ln(1/delta)) at all times at which at most rho is spent. Here this is applied
-        to a ladder of rhos 2^(i/4), where rung i gets the share 3 / (pi^2 (1 + |i|)^2) of delta.
+        Rogers et al. 2016 (odometers); Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021 (Renyi divergences add up
+        adaptively). With L the privacy loss so far and R the divergence spent at order a, e^((a - 1)(L - R)) is a
+        supermartingale that starts at 1. By Ville's inequality L stays below R + ln(1 / share) / (a - 1) at all times,
+        except with probability share. Each order on a fixed list has an equal share of delta.
     """
 
     def __init__(self, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
@@ -325,29 +341,23 @@ class ZcdpOdometer(_Live):
         self.delta = check_positive("delta", check_delta("delta", delta))
         check_instance("relation", relation, Relation)
         self.relation = relation
-        self.rho = 0.0
+        self._spent = np.zeros_like(_ODOMETER_ORDERS)
 
     def spend(self, event: Event) -> None:
         """Record an event that is about to be run."""
         check_instance("event", event, Event)
+        self._check_process()
         plain = plain_event(event, self.relation, self.unit)[0]
-        cost = max(rho_bound(plain, change) for change in changes(self.relation))
+        bounds = [renyi_bound(plain, change, _ODOMETER_ORDERS) for change in changes(self.relation)]
         # The sum is rounded to the nearest float, which may be below it; the next float up is not.
         with self._lock:
-            self.rho = math.nextafter(self.rho + cost, math.inf)
+            self._spent = np.nextafter(self._spent + np.max(bounds, axis=0), np.inf)
 
     @property
     def epsilon(self) -> float:
         """The running bound."""
-        if self.rho == 0:
+        spent = self._spent
+        if not spent.any():
             return 0.0
-        # The lowest rung with 2^(i/4) >= rho. The logarithm may be off by a rounding, so start low and climb.
-        rung = math.ceil(4 * math.log2(self.rho) - 1e-12)
-        while 2.0 ** (rung / 4) < self.rho:
-            rung += 1
-        rho = float(2.0 ** (rung / 4))
-        # ln(1 / delta_i) with delta_i = 3 delta / (pi^2 (1 + |i|)^2). Over all rungs, 1 / (1 + |i|)^2 adds up to
-        # pi^2 / 3 - 1, so the delta_i add up to (1 - 3 / pi^2) delta < delta.
-        log_share = math.log(math.pi**2 / 3) + 2 * math.log1p(abs(rung)) - math.log(self.delta)
-        # The rung's bound, which holds as long as at most its rho is spent (Whitehouse et al. 2023, Theorem 1).
-        return rho + 2 * math.sqrt(rho * log_share)
+        log_share = math.log(len(_ODOMETER_ORDERS)) - math.log(self.delta)
+        return float(np.min(spent + log_share / (_ODOMETER_ORDERS - 1)) * (1 + 1e-12))

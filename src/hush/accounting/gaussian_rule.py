@@ -7,7 +7,7 @@ certifies. The prices add up, and the total m is within the rule if
 
 where H is the profile and *prepaid* is what was fixed before anything was released: nothing, a declared box, or the
 first event. `smoothed_price` proves (1) for nothing prepaid. With something prepaid, its value function is convolved
-with the prepaid losses: releases out of the box keep it as it is (`accounting.box`), others lower it as before. An
+with the prepaid losses: releases from the box keep it as it is (`accounting.box`), others lower it as before. An
 event that comes first is a box of one.
 
 The rule keeps a reserve unspent once a release that is no Gaussian was made: such prices hold on top of it only.

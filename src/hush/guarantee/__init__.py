@@ -32,7 +32,6 @@ from hush.guarantee.touched_windows import Touched as Touched  # shared inside h
 from hush.guarantee.trade_off import TradeOff as TradeOff  # shared inside hush, not public
 from hush.guarantee.unit import Unit as Unit
 from hush.guarantee.unit import UserWindow as UserWindow
-from hush.guarantee.window_json import dump_windows as dump_windows  # shared inside hush, not public
 from hush.guarantee.window_json import load_windows as load_windows  # shared inside hush, not public
 from hush.guarantee.windows import AnyWindow as AnyWindow  # shared inside hush, not public
 from hush.guarantee.windows import CalendarWindow as CalendarWindow

@@ -134,7 +134,7 @@ class Guarantee:
         return explain(self)
 
     def to_json(self) -> str:
-        """Return strict JSON (schema ``hush.guarantee/2``) from which `from_json` restores an equal guarantee."""
+        """Return strict JSON (format ``hush.guarantee/3``) from which `from_json` restores an equal guarantee."""
         return json_form.dump(self)
 
     @classmethod

@@ -1,15 +1,17 @@
-"""The JSON form of a guarantee, schema ``hush.guarantee/2``.
+"""The JSON form of a guarantee, format ``hush.guarantee/3``.
 
 Run folders, ledgers and model files store guarantees in this form. `load` accepts exactly the fields that `dump`
 writes. Anything else is refused, because a guess about a missing or unknown field could change the guarantee.
 
-Version 1 stored the length of a window, but not where windows begin. It is read as `UnrecordedWindows`.
+A unit is stored by its name, as in events and ledgers. Version 2 stored its kind, windows and group size. Version 1
+stored the length of a window, but not where windows begin; it is read as `UnrecordedWindows`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,20 +19,19 @@ from hush.errors import InvalidArgument, check_instance
 from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.terms import Bound, Relation
 from hush.guarantee.unit import Unit, UnitKind
-from hush.guarantee.window_json import dump_windows, load_length, load_windows
+from hush.guarantee.window_json import load_length, load_windows
 from hush.guarantee.windows import UnrecordedWindows
-from hush.strict_json import parse
+from hush.strict_json import parse, take_format
 
 if TYPE_CHECKING:
     from hush.guarantee.guarantee import Guarantee
 
 _Term = TypeVar("_Term", bound=StrEnum)
 
-SCHEMA = "hush.guarantee/2"
-_FIRST_SCHEMA = "hush.guarantee/1"
+FORMAT = "hush.guarantee/3"
 
-_FIELDS = ("schema", "epsilon", "delta", "unit", "relation", "bound", "method", "assumptions")
-_UNIT_FIELDS = ("kind", "window", "group_size")
+_FIELDS = ("epsilon", "delta", "unit", "relation", "bound", "method", "assumptions")
+_SECOND_UNIT_FIELDS = ("kind", "window", "group_size")
 _FIRST_UNIT_FIELDS = ("kind", "window_seconds", "group_size")
 
 TEST_RANDOMNESS = "test randomness"  # what `hush.randomness.TestSource` adds to the assumptions
@@ -42,18 +43,13 @@ _UNBOUNDED = "unbounded"
 
 def dump(guarantee: Guarantee) -> str:
     """Return a guarantee as one JSON object. Its floats read back bit for bit."""
-    unit = guarantee.unit
     first = {"not_private": NOT_PRIVATE} if TEST_RANDOMNESS in guarantee.assumptions else {}
-    document = {
+    document: dict[str, Any] = {
         **first,
-        "schema": SCHEMA,
+        "format": FORMAT,
         "epsilon": _UNBOUNDED if guarantee.epsilon == math.inf else guarantee.epsilon,
         "delta": guarantee.delta,
-        "unit": {
-            "kind": unit.kind.value,
-            "window": None if unit.window is None else dump_windows(unit.window),
-            "group_size": unit.group_size,
-        },
+        "unit": guarantee.unit.name,
         "relation": guarantee.relation.value,
         "bound": guarantee.bound.value,
         "method": guarantee.method,
@@ -68,7 +64,7 @@ def load(text: str) -> dict[str, Any]:
     """Return the constructor arguments of a stored guarantee; `Guarantee` itself checks their values."""
     document = parse(text)
     check_instance("text", document, dict, "A guarantee is a JSON object as Guarantee.to_json writes it")
-    _check_schema(document)
+    load_unit = _unit_loader(document)
     not_private = document.pop("not_private", None)  # older documents have only the assumption
     charged = LedgerRow.from_dict(document.pop("charged", None))
     _check_fields("text", document, _FIELDS)
@@ -78,7 +74,7 @@ def load(text: str) -> dict[str, Any]:
     return {
         "epsilon": _load_epsilon(document["epsilon"]),
         "delta": document["delta"],
-        "unit": (_load_first_unit if document["schema"] == _FIRST_SCHEMA else _load_unit)(document["unit"]),
+        "unit": load_unit(document["unit"]),
         "relation": _load_term("relation", document["relation"], Relation),
         "bound": _load_term("bound", document["bound"], Bound),
         "method": document["method"],
@@ -87,14 +83,16 @@ def load(text: str) -> dict[str, Any]:
     }
 
 
-def _check_schema(document: dict[str, Any]) -> None:
-    version = document.get("schema")
-    if version not in (SCHEMA, _FIRST_SCHEMA):
+def _unit_loader(document: dict[str, Any]) -> Callable[[Any], Unit]:
+    """Take the format out of a document, and return the reader of its units."""
+    written = take_format(document)
+    if not isinstance(written, str) or written not in _UNIT_LOADERS:
         advice = (
             "Another version may give the same fields a different meaning",
             "Read it with the version of hush that wrote it",
         )
-        raise InvalidArgument("schema", version, repr(SCHEMA), *advice)
+        raise InvalidArgument("format", written, repr(FORMAT), *advice)
+    return _UNIT_LOADERS[written]
 
 
 def _check_fields(name: str, document: dict[str, Any], fields: tuple[str, ...]) -> None:
@@ -125,8 +123,14 @@ def _load_term(name: str, value: Any, terms: type[_Term]) -> _Term:
 
 
 def _load_unit(value: Any) -> Unit:
+    check_instance("unit", value, str)
+    return Unit.from_name(value)
+
+
+def _load_second_unit(value: Any) -> Unit:
+    """Return a unit of version 2."""
     check_instance("unit", value, dict)
-    _check_fields("unit", value, _UNIT_FIELDS)
+    _check_fields("unit", value, _SECOND_UNIT_FIELDS)
     window = None if value["window"] is None else load_windows(value["window"])
     return Unit(kind=_load_term("kind", value["kind"], UnitKind), window=window, group_size=value["group_size"])
 
@@ -138,3 +142,10 @@ def _load_first_unit(value: Any) -> Unit:
     seconds = value["window_seconds"]
     window = None if seconds is None else UnrecordedWindows(load_length("window_seconds", seconds))
     return Unit(kind=_load_term("kind", value["kind"], UnitKind), window=window, group_size=value["group_size"])
+
+
+_UNIT_LOADERS: dict[str, Callable[[Any], Unit]] = {
+    FORMAT: _load_unit,
+    "hush.guarantee/2": _load_second_unit,
+    "hush.guarantee/1": _load_first_unit,
+}

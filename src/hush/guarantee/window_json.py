@@ -1,4 +1,7 @@
-"""The JSON form of windows of time, in guarantees and in ledgers."""
+"""The JSON form in which earlier versions stored windows of time, in guarantees and in ledgers.
+
+Today a unit is stored by its name.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,12 @@ from hush.guarantee.windows import (
 )
 
 
-def dump_windows(windows: Windows) -> dict[str, Any]:
-    """Return windows as plain values.
-
-    >>> dump_windows(CalendarWindows(CalendarWindow.MONTH))
-    {'calendar': 'month', 'zone': 'UTC'}
-    """
-    if isinstance(windows, CalendarWindows):
-        return {"calendar": windows.window.value, "zone": windows.zone}
-    if isinstance(windows, EqualWindows):
-        return {"seconds": _seconds(windows.length), "origin": windows.origin.isoformat()}
-    if isinstance(windows, AnyWindow):
-        return {"any_seconds": _seconds(windows.length), "zone": windows.zone}
-    return {"unrecorded_seconds": _seconds(windows.length)}
-
-
 def load_windows(value: Any) -> Windows:
-    """Return the windows that `dump_windows` described, or refuse the values."""
+    """Return the windows that these values describe, or refuse the values.
+
+    >>> print(load_windows({"calendar": "month", "zone": "UTC"}))
+    one calendar month (UTC)
+    """
     check_instance("window", value, dict)
     if value.keys() == {"calendar", "zone"}:
         return CalendarWindows(_calendar(value["calendar"]), value["zone"])
@@ -65,7 +57,3 @@ def _date(value: Any) -> date:
         return date.fromisoformat(value)
     except (TypeError, ValueError):
         raise InvalidArgument("origin", value, "a date, such as 1970-01-01") from None
-
-
-def _seconds(length: timedelta) -> int:
-    return length.days * 86_400 + length.seconds

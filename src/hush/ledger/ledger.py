@@ -16,7 +16,7 @@ from hush.ledger.accounts.creation import create_budget, fingerprint_of, refuse_
 from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.refusals import checked_text
-from hush.ledger.accounts.terms.cap import cap_from
+from hush.ledger.accounts.terms.cap import cap_from, unit_name_from
 from hush.ledger.accounts.terms.unit import named_unit
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -121,7 +121,7 @@ class Ledger:
         """
         checked_text("name", name, 200, "a short printable name")
         if table is not None and not callable(getattr(table, "only", None)):
-            raise InvalidArgument("table", table, "a table, which hush.table(...) returns")
+            raise InvalidArgument("table", table, "a table from hush.table(...)")
         person, stored = self.person, stored_terms(self._store, name)
         if stored is None:
             if epsilon is None or unit is None:
@@ -170,7 +170,7 @@ class Ledger:
             person,
             name,
             cap,
-            unit_name=stored["unit"]["called"],
+            unit_name=unit_name_from(stored),
             in_blocks=stored["in_blocks"],
             for_tests=stored.get("for_tests", False),
             table=table,

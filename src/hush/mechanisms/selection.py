@@ -15,13 +15,12 @@ import sys
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import calibrate_noise, events
+from hush.accounting import events, selection_epsilon
 from hush.errors import InvalidArgument, check_confidence, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
@@ -155,7 +154,7 @@ class PermuteAndFlip(_ScoredChoice):
     1
 
     Guarantee:
-        epsilon-differential privacy, delta = 0.
+        epsilon-differential privacy, delta = 0. It composes as Laplace noise on one number does (its event says so).
 
     Assumes:
         Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
@@ -186,6 +185,10 @@ class PermuteAndFlip(_ScoredChoice):
     def _method(self) -> str:
         return "permute-and-flip"
 
+    def _describe(self) -> events.Event:
+        # The largest score with exponential noise, which costs no more than Laplace noise on one number.
+        return events.NoisyMaxEvent(self.epsilon)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNoisyMax(_ScoredChoice):
@@ -198,7 +201,7 @@ class ReportNoisyMax(_ScoredChoice):
     1
 
     Guarantee:
-        epsilon-differential privacy, delta = 0.
+        epsilon-differential privacy, delta = 0. It composes as Laplace noise on one number does (its event says so).
 
     Assumes:
         Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
@@ -220,6 +223,9 @@ class ReportNoisyMax(_ScoredChoice):
 
     def _method(self) -> str:
         return "report noisy max"
+
+    def _describe(self) -> events.Event:
+        return events.NoisyMaxEvent(self.epsilon)
 
     def _noise_terms(self) -> float:
         return 2.0  # the best score can lose, and another one gain, the largest noise
@@ -267,6 +273,9 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
 
     def _method(self) -> str:
         return "report noisy max with gap"
+
+    def _describe(self) -> events.Event:
+        return events.ApproximateDPEvent(self.epsilon)  # the gap is released, too: `NoisyMaxEvent` is about an index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +347,7 @@ class IteratedTopK(_ScoredChoice):
 
     def _choice_epsilon(self) -> float:
         epsilon, k = check_positive("epsilon", self.epsilon), check_count("k", self.k)
-        per_choice = _iterated_epsilon(float(epsilon), check_delta("delta", self.delta), k)
+        per_choice = selection_epsilon(float(epsilon), check_delta("delta", self.delta), k)
         self._set(_per_choice=per_choice)
         return per_choice
 
@@ -369,17 +378,3 @@ class IteratedTopK(_ScoredChoice):
         error_rate = 1 - check_confidence("confidence", confidence)
         # A union bound over k choices among at most all candidates.
         return math.log(check_count("num_candidates", num_candidates) * self.k / error_rate) / self._rate
-
-
-@lru_cache(maxsize=256)
-def _iterated_epsilon(epsilon: float, delta: float, k: int) -> float:
-    """Return the largest epsilon of a choice such that k of them cost at most (epsilon, delta)."""
-    if delta == 0 or k == 1:
-        # Basic composition. Rounded down, as k times it must not exceed epsilon.
-        return round_down(epsilon / k)
-
-    def template(noise: float) -> events.Event:
-        return events.SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), k)
-
-    # 1 / epsilon plays the role of the noise. Basic composition is never better than the optimum, up to rounding.
-    return max(1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template), round_down(epsilon / k))

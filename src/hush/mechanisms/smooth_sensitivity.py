@@ -164,9 +164,9 @@ class _Smooth(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothCauchy(_Smooth):
-    """Cauchy noise of scale 6 S / epsilon, for an (epsilon / 6)-smooth bound S.
+    """Cauchy noise of at most 1.2 S / epsilon, for an (epsilon / 2)-smooth bound S.
 
-    The guarantee is pure, at the price of heavy tails.
+    The guarantee is pure, at the price of heavy tails. The exact numbers are `factor` and `beta`.
 
     >>> from hush.randomness import TestSource
     >>> mechanism = SmoothCauchy(epsilon=1.0, bounds=(0, 100), relation=Relation.REPLACE)
@@ -181,21 +181,45 @@ class SmoothCauchy(_Smooth):
         neighbours (the caller's duty in `release`; `median` computes it).
 
     References:
-        Nissim, Raskhodnikova & Smith 2007, Lemmas 2.5 and 2.7 with Cauchy noise (their gamma = 2); median:
-        Proposition 3.4.
+        Nissim, Raskhodnikova & Smith 2007 (smooth sensitivity; their Lemma 2.7 asks for 6 S / epsilon and epsilon / 6);
+        Nielsen & Okamura 2022 (the invariant of two Cauchy distributions); median: Nissim et al., Proposition 3.4.
     """
+
+    # The densities of two Cauchy distributions, with centres m apart and scales s and t, differ by at most the factor
+    # e^d, where cosh d = (m^2 + s^2 + t^2) / (2 s t): for that factor rho, t ((z - m)^2 + s^2) - rho s (z^2 + t^2) has
+    # a double root in z. Here m is at most the smaller of two smooth bounds, the smaller scale is `factor` times that
+    # bound, and the larger one r times as large, with r <= e^beta. Then cosh d is (1 / factor^2 + 1 + r^2) / (2 r),
+    # which is convex in r. So it is epsilon or less everywhere if it is at both ends:
+    #     r = 1          1 + 1 / (2 factor^2) <= cosh(epsilon), or factor >= 1 / (2 sinh(epsilon / 2))
+    #     r = e^beta     cosh(beta) + e^-beta / (2 factor^2) <= cosh(epsilon)
+    # At the factor of the first, the second is an equality for e^beta = 2 cosh(epsilon) - 1. For a small epsilon that
+    # is not smooth enough to be of use: beta is epsilon / 2 there, and the second determines the factor.
 
     @property
     def beta(self) -> float:
         """The required smoothness: the bound grows by at most the factor e^beta between neighbours."""
-        # The density 1 / (1 + |z|^gamma) needs alpha = beta = epsilon / (2 (gamma + 1)), here with gamma = 2.
-        return self.epsilon / 6 * _ROUNDING
+        return max(self._size / 2, self._free_smoothness()) * _ROUNDING
 
     @property
     def factor(self) -> float:
         """The noise scale divided by the smooth bound."""
-        # The noise is S / alpha.
-        return 6 / self.epsilon
+        size = self._size
+        if self._free_smoothness() >= size / 2:
+            least = math.exp(-size / 2) / -math.expm1(-size)  # 1 / (2 sinh(epsilon / 2))
+        else:
+            # cosh(epsilon) - cosh(epsilon / 2) is 2 sinh(3 epsilon / 4) sinh(epsilon / 4), without cancellation.
+            least = math.sqrt(math.exp(-size / 2) / (4 * math.sinh(0.75 * size) * math.sinh(0.25 * size)))
+        return least * (1 + 1e-12)  # for rounding
+
+    @property
+    def _size(self) -> float:
+        """The epsilon that is used. Beyond 100 there is next to no noise, and the scale underflows."""
+        return min(self.epsilon, 100.0)
+
+    def _free_smoothness(self) -> float:
+        """Return log(2 cosh(epsilon) - 1)."""
+        # 2 cosh(epsilon) - 1 = 1 + 4 sinh(epsilon / 2)^2
+        return math.log1p(4 * math.sinh(self._size / 2) ** 2)
 
     def _promise(self) -> Guarantee:
         return self._claim(

@@ -17,7 +17,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
@@ -33,7 +33,6 @@ KEYED_RANDOMNESS = "keyed randomness: the key is secret, and no number of it is 
 UNVERIFIED_RANDOMNESS = "unverified randomness"
 """The assumption of guarantees made with a `TestSource`. They protect no one."""
 
-_BUFFER = 1 << 15  # bytes
 _ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself
 _live: weakref.WeakSet[RandomSource] = weakref.WeakSet()  # for the fork hook
 
@@ -53,6 +52,8 @@ class RandomSource(ABC):
     >>> source.words(2).dtype, 0 <= source.word() < 2**64
     (dtype('uint64'), True)
     """
+
+    _buffer_size: ClassVar[int] = 1 << 15  # bytes
 
     def __init__(self) -> None:
         """Start an empty buffer."""
@@ -104,10 +105,10 @@ class RandomSource(ABC):
         self._position += ready
         rest = target[ready:]
         # Larger draws bypass the buffer, and are written straight to their target.
-        if 0 < len(rest) < _BUFFER:
+        if 0 < len(rest) < self._buffer_size:
             # The old buffer is replaced once the new one is full. An interrupt in between must not leave zeros behind.
-            fresh = bytearray(_BUFFER)
-            _write(self._stream(_BUFFER), memoryview(fresh))
+            fresh = bytearray(self._buffer_size)
+            _write(self._stream(len(fresh)), memoryview(fresh))
             self._buffer, self._position = fresh, len(rest)
             rest[:] = memoryview(fresh)[: len(rest)]
         elif rest:
@@ -228,6 +229,8 @@ class KeyedSource(RandomSource):
         key: 32 secret bytes.
         number: From 0 to 2^96 - 1.
     """
+
+    _buffer_size = 1 << 10  # most sources of a key are used for one small draw
 
     def __init__(self, key: bytes, number: int) -> None:
         """Start the stream of this key and number."""

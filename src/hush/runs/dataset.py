@@ -47,6 +47,7 @@ def read_dataset(
         data_dir=settings.data_dir,
         download=settings.download,
         delimiter=settings.delimiter,
+        decimal_comma=settings.decimal_comma,
     )
     if settings.target in settings.groups and settings.target is not None:
         raise InvalidArgument(

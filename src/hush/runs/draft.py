@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
-from hush.accounting import GaussianEvent, calibrate_noise
+from hush.accounting import GaussianEvent, gaussian_multiplier
 from hush.data import Learn
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
@@ -140,7 +140,11 @@ def draft_training(
     assert settings.num_steps is not None
     assert settings.delta is not None
     return TrainingPlan(
-        sampling=Full() if settings.batch_size == num_units else Poisson(settings.batch_size),
+        sampling=(
+            Full()
+            if settings.batch_size == num_units and settings.max_batch_size is None
+            else Poisson(settings.batch_size, settings.max_batch_size)
+        ),
         num_units=num_units,
         num_steps=settings.num_steps,
         clipping=Automatic(1.0) if settings.clip_norm is None else Flat(settings.clip_norm),
@@ -163,14 +167,12 @@ def learning_delta(settings: Settings) -> float:
 
 def learning_noise(epsilon: float, delta: float) -> Learn:
     """Return the noise with which learning bounds, values and classes costs epsilon on its own."""
-    return Learn(
-        noise_multiplier=calibrate_noise(epsilon=epsilon, delta=delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100)
-    )
+    return Learn(noise_multiplier=gaussian_multiplier(epsilon, delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100))
 
 
 def evaluation_event(epsilon: float, delta: float) -> GaussianEvent:
     """Return the event of all held-out metrics together, with the least noise that stays within epsilon."""
-    return GaussianEvent(calibrate_noise(epsilon=epsilon, delta=delta))
+    return GaussianEvent(gaussian_multiplier(epsilon, delta))
 
 
 class Undeclared(StrEnum):

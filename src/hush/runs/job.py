@@ -50,7 +50,7 @@ from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import POINTS, STATE, STATES, Interrupted, TrainingLoop, num_states
 
-_FORMAT = "hush-run/1"
+_FORMAT = "hush.run/1"
 _KEY = "key.json"
 _FINGERPRINT = "data.json"
 _COUNTS = "counts.json"

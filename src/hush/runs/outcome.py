@@ -53,8 +53,9 @@ from hush.runs.options import command_words, reported
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import averaging_decay, rate_factor
+from hush.strict_json import take_format
 
-_FORMAT = "hush-model/1"
+_FORMAT = "hush.model/1"
 _WEIGHTS, _MODEL, _FIGURES = "model.safetensors", "model.json", "figures.json"
 _STAGED = (_WEIGHTS, _MODEL, _FIGURES)  # in the order in which they are written
 SCHEMA = "schema.json"
@@ -138,7 +139,7 @@ def load(path: str | Path, *, factory: str | None = None) -> Trained:
     if not folder.has("guarantee.json"):  # which is written after the model
         raise InvalidArgument("run", str(path), "the folder of a finished run, with a guarantee.json")
     content = folder.read_object(_MODEL)
-    if content.get("format") != _FORMAT:
+    if take_format(dict(content)) != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
     try:
         return _rebuilt(folder, content, factory)

@@ -121,6 +121,11 @@ class Settings:
         label=None, commands=_READING,
     )  # fmt: skip
 
+    decimal_comma: tuple[str, ...] = option(
+        (), help="a column of a CSV file whose numbers have decimal commas, so that 1.234 is 1234; may be repeated",
+        group=FINDING, flag="--decimal-comma", metavar="COLUMN", label=None,
+    )  # fmt: skip
+
     delta: float | None = option(
         None, help="the delta of the guarantee", unset="1e-5, or less for 100,000 units or more", group=PROTECTION,
         label=None, check=_check_delta, commands=_PLANNING,
@@ -169,6 +174,10 @@ class Settings:
     batch_size: int | None = option(
         None, help="the number of units in a step, on average", unset="a quarter of them, and at least 256",
         group=MODEL, metavar="B", label="expected batch size", check=check_count, searchable=True, commands=_PLANNING,
+    )  # fmt: skip
+    max_batch_size: int | None = option(
+        None, help="the largest number of units in a step; of a larger sample, a random part is kept", group=MODEL,
+        metavar="B", label="largest batch size", check=check_count, commands=("train", "plan"),
     )  # fmt: skip
     learning_rate: float | None = option(
         None, help="the learning rate of SGD at the start", unset="it follows from epsilon and the number of units",

@@ -90,7 +90,7 @@ def tune(
     folder = Folder.create(output)
     try:
         search = {"search": {name: list(values) for name, values in space.items()}, "mean_runs": mean_runs}
-        folder.write_json("run.json", {"format": "hush-run/1", "settings": settings.to_json(), **search})
+        folder.write_json("run.json", {"format": "hush.run/1", "settings": settings.to_json(), **search})
         with folder.locked():
             outcome = _TuningJob(folder, settings, progress or Silence(), source, budget).run(space, mean_runs)
         folder.finish()

@@ -38,22 +38,24 @@ LENGTH, SUBSTRING, LEFT, RIGHT, SPLIT_PART, REPLACE by a text that is not longer
 CONCAT_WS, REGEXP_MATCHES, REGEXP_FULL_MATCH, REGEXP_LIKE, RLIKE, SIMILAR TO, REGEXP_EXTRACT, REGEXP_SUBSTR and
 REGEXP_REPLACE as a dialect has them, with patterns that engines read alike (`syntax.regexps`), EXTRACT (also of ISODOW,
 the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, DATE_PART, DATE_TRUNC, LAST_DAY, a
-date plus or minus an INTERVAL, the difference of two dates; in DuckDB's dialect also DATE_DIFF, TRUNC and x // y (DIV
-elsewhere). On keys, these follow the release.
+date plus or minus an INTERVAL, the difference of two dates, AT TIME ZONE (also CONVERT_TIMEZONE, CONVERT_TZ and
+FROM_UTC_TIMESTAMP of other dialects); in DuckDB's dialect also DATE_DIFF, TRUNC and x // y (DIV elsewhere). On keys,
+these follow the release.
 
 Some operations differ from an engine's own SQL, so that no row can make a query fail. A cast that fails gives NULL, and
 so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0.
 DATE_DIFF counts the beginnings of a unit between two dates, also where Spark counts whole units. An aggregate of an
 expression, such as SUM(x * x), computes with columns that are clamped to their bounds. Numbers that are not finite or
 beyond 1e100, and dates outside years 1 to 9999, are NULL. Text is compared byte by byte, whatever the column's
-collation. WEEK is the week of ISO 8601. A regular expression sees the first 2,000 characters of a text. Columns of CSV
+collation. WEEK is the week of ISO 8601. What the clocks of time zones show is computed by hush, for the years 1900 to
+2099; other timestamps are NULL there. A regular expression sees the first 2,000 characters of a text. Columns of CSV
 files are text, except those with declared bounds, which are numbers.
 
 Databases are PostgreSQL, DuckDB, MySQL, MariaDB, BigQuery, Snowflake and Databricks. All but the first two compute only
 with the first 10,000 characters of a text (MySQL and MariaDB: 250), and numbers stop at 1e101, which counts as missing.
 None of the five adds intervals to dates, or has LAST_DAY or regular expressions. BigQuery, MySQL and MariaDB have no
-LEAST and GREATEST of texts and dates, and no SPLIT_PART; BigQuery and Snowflake no CONCAT_WS; MariaDB no windows in
-subqueries. SQLite is refused: its columns hold values of any type, and its sums raise.
+LEAST and GREATEST of texts and dates; MySQL and MariaDB no SPLIT_PART; MariaDB no windows in subqueries. SQLite is
+refused: its columns hold values of any type, and its sums raise.
 
 The ideas of the package:
 

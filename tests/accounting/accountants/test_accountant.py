@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from accounting_tables import ACCOUNTANTS
@@ -12,6 +14,7 @@ from hush.accounting import (
     ComposedEvent,
     Event,
     GaussianEvent,
+    GdpAccountant,
     GroupEvent,
     LaplaceEvent,
     ParallelByIndexEvent,
@@ -90,9 +93,30 @@ def test_compositions_assume_that_parameters_were_fixed_in_advance(kind: type[Ac
     assert kind().compose(LAPLACE).compose(LAPLACE).guarantee(1e-6).assumptions == (FIXED_IN_ADVANCE,)
 
 
-def test_sums_of_claims_do_not_assume_it() -> None:
-    assert BasicAccountant().compose(LAPLACE, 3).guarantee(0.0).assumptions == ()
-    assert len(AdvancedAccountant().compose(LAPLACE, 3).guarantee(1e-6).assumptions) == 1
+def test_sums_of_claims_assume_a_limit() -> None:
+    """After one outcome of a first report the second costs 0.1, after the other 2: the sum of the first path is 0.2."""
+    first, cheap, dear = (1 / (1 + math.exp(-epsilon)) for epsilon in (0.1, 0.1, 2.0))  # the truth is reported
+    outcomes = {"cheap": ((1 - first) * cheap, first * (1 - cheap)), "dear": (first * dear, (1 - first) * (1 - dear))}
+    assert BasicAccountant().compose(LAPLACE, 2).epsilon(0.0) == pytest.approx(0.2)
+    assert max(math.log(p / q) for p, q in outcomes.values()) == pytest.approx(2.1)
+    (assumption,) = BasicAccountant().compose(LAPLACE, 3).guarantee(0.0).assumptions
+    assert assumption == "the sum of all epsilons, and that of all deltas, was limited to this in advance"
+    (assumption,) = AdvancedAccountant().compose(LAPLACE, 3).guarantee(1e-6).assumptions
+    assert "fixed in advance" in assumption
+    assert AdvancedAccountant().compose(LAPLACE).guarantee(1e-6).assumptions == ()
+
+
+@pytest.mark.parametrize("kind", [PldAccountant, RdpAccountant, ZcdpAccountant, GdpAccountant])
+def test_a_delta_that_underflows_is_not_0(kind: type[Accountant]) -> None:
+    accountant = kind().compose(GaussianEvent(1.0), 100)
+    assert 0 < accountant.delta(700.0) < 1e-300
+    assert 0 < accountant.delta(1e300) < 1e-300
+
+
+def test_a_delta_of_0_is_0() -> None:
+    for kind in (PldAccountant, RdpAccountant, BasicAccountant):
+        delta = kind().compose(LAPLACE, 10).delta(1.5)
+        assert (delta, math.copysign(1.0, delta)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("name", ["pld", "rdp", "zcdp", "gdp", "basic"])

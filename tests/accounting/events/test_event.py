@@ -17,7 +17,7 @@ from hush.errors import HushError, InvalidArgument
 GRAMMAR = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.+): expected (?P<what>.+?)\.( .+[.!?:])?", re.DOTALL)
 
 DOCUMENT = {
-    "schema": "hush.event/1",
+    "format": "hush.event/1",
     "kind": "poisson-sampled",
     "event": {"kind": "gaussian", "noise_multiplier": 1.5},
     "sampling_rate": 0.1,
@@ -30,12 +30,16 @@ class TestJson:
         assert json.loads(event.to_json()) == DOCUMENT
         assert Event.from_json(json.dumps(DOCUMENT)) == event
 
+    def test_the_format_was_called_schema(self) -> None:
+        before = {"schema": DOCUMENT["format"], **{name: value for name, value in DOCUMENT.items() if name != "format"}}
+        assert Event.from_json(json.dumps(before)) == Event.from_json(json.dumps(DOCUMENT))
+
     @pytest.mark.parametrize(
         "changes",
         [
-            {"schema": "hush.event/2"},
-            {"schema": None},
-            {"schema": 1},
+            {"format": "hush.event/2"},
+            {"format": None},
+            {"format": 1},
             {"kind": "gauss"},
             {"kind": None},
             {"kind": ["gaussian"]},
@@ -102,7 +106,7 @@ class TestJson:
         inner = '{"kind":"gaussian","noise_multiplier":1.5}'
         for _ in range(600):
             inner = f'{{"kind":"group","size":1,"event":{inner}}}'
-        text = '{"schema":"hush.event/1",' + inner[1:]
+        text = '{"format":"hush.event/1",' + inner[1:]
         with contextlib.suppress(InvalidArgument):
             assert Event.from_json(text).to_json() == Event.from_json(text).to_json()
 

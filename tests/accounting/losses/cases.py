@@ -23,6 +23,7 @@ from hush.accounting.events import (
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     ExponentialMechanismEvent,
+    NoisyMaxEvent,
     RandomizedResponseEvent,
 )
 from hush.accounting.losses.pairs import Change, alternatives, changes
@@ -202,6 +203,7 @@ CASES = {
         ADD_REMOVE,
         on_the_integers(discrete_laplace(3.0, 4), discrete_laplace(3.0, 0), 250),
     ),
+    "noisy-max": Case(NoisyMaxEvent(1.3), ADD_REMOVE, None),
     "exponential": Case(ExponentialMechanismEvent(1.3), ADD_REMOVE, None),
     "fixed-size": Case(FixedSizeSampledEvent(GaussianEvent(1.5), 2, 5), REPLACE, None),
     "fixed-size-laplace": Case(FixedSizeSampledEvent(LaplaceEvent(2.0), 2, 5), REPLACE, None),

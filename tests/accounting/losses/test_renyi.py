@@ -141,8 +141,17 @@ def test_an_order_beyond_the_integral_is_infinite_and_never_guessed() -> None:
         assert adapted_bound(DominatingPair.symmetric(known), order) == pytest.approx(order / 2, rel=1e-7)
         assert adapted_bound(DominatingPair.symmetric(cut), order) == math.inf
     # In one call only a few orders are worth it: a search for the best order asks for many that are far from it.
-    base = GaussianProfile(2.0)
-    pair = DominatingPair(SampledRemoval(base, 0.01), SampledAddition(base, 0.01))
+    pair = DominatingPair(SampledGroup(0.5, 0.01, 1), SampledGroup(0.5, 0.01, 1, reverse=True))
     values = renyi_curve(pair)(np.array([2.0, 1e4, 1e5, 1e6, 1e7, 1e8]))
     assert values[0] < 1
     assert np.isfinite(values).tolist() == [True, True, True, True, False, False]
+
+
+@pytest.mark.parametrize("base", [GaussianProfile(2.0), DiscreteGaussianProfile(1.0, 2)], ids=["gaussian", "discrete"])
+def test_beyond_the_integral_a_sample_costs_what_everything_costs(base: Profile) -> None:
+    orders = np.array([1e4, 1e5, 1e6, 1e7, 1e8])
+    values = renyi_curve(DominatingPair(SampledRemoval(base, 0.01), SampledAddition(base, 0.01)))(orders)
+    # The largest term of the binomial sum (Mironov, Talwar & Zhang 2019): all records are in the sample.
+    assert (values >= (orders * 2.0 + orders / (orders - 1) * math.log(0.01)) * (1 - 1e-3)).all()
+    assert (values <= orders * 2.0).all()
+    assert values[-1] == orders[-1] * 2.0

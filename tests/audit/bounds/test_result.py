@@ -82,7 +82,7 @@ def test_incomparable_claims_are_refused(claim: Guarantee, message: str) -> None
 
 def test_json_is_strict() -> None:
     document = parse(result(epsilon=math.inf).to_json())
-    assert document["schema"] == "hush.audit/1"
+    assert document["format"] == "hush.audit/1"
     assert document["epsilon"] == "unbounded"
     assert document["details"] == {"tp": 50, "fp": 3, "threshold": "-unbounded"}
     assert (document["epsilon_lower"], document["confidence"], document["method"]) == (2.0, 0.95, "Clopper-Pearson")

@@ -27,7 +27,7 @@ def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.err == ""
     document = json.loads(captured.out)
-    assert document["schema"] == "hush.attack/1"
+    assert document["format"] == "hush.attack/1"
     assert document["shadows"] == 4
     assert [(result["model"], result["attack"]) for result in document["findings"]] == [
         (model, attack) for model in ("not private", "private") for attack in ("LiRA online", "LiRA offline")

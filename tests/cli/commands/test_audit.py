@@ -129,7 +129,7 @@ def test_a_threshold_of_a_file(capsys: pytest.CaptureFixture[str], scores: Path)
     assert result["details"]["threshold"] == 1.0
     for wrong in ("nan", "best"):
         assert main(["audit", str(scores), "--threshold", wrong]) == 2
-        assert "--threshold=" in capsys.readouterr().err
+        assert "--threshold " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_files_as_other_programs_write_them(
 def test_options_that_have_no_use_are_refused(tmp_path: Path, scores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for option in (["--delta", "1e-5"], ["--method", "gaussian"], ["--threshold", "1"], ["--one-run"]):
         assert main(["audit", str(tmp_path), *option]) == 2
-        assert f"{option[0]}=" in capsys.readouterr().err
+        assert f"{option[0]}" in capsys.readouterr().err
     assert main(["audit", str(scores), "--seconds", "5"]) == 2
-    assert "--seconds=" in capsys.readouterr().err
+    assert "--seconds " in capsys.readouterr().err
     assert main(["audit", str(scores), "--method", "gaussian"]) == 2
-    assert "--delta=" in capsys.readouterr().err
+    assert "--delta " in capsys.readouterr().err

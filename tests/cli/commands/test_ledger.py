@@ -89,7 +89,7 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in error
     assert "delta" in refused(capsys, "price", "patients", "--event", event, "--delta", "1e-9")
     assert "expected a key of a phase" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
-    assert "epsilon=nan" in refused(capsys, "charge", "patients", "--epsilon", "nan", "--purpose", "x")
+    assert "epsilon nan" in refused(capsys, "charge", "patients", "--epsilon", "nan", "--purpose", "x")
     assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit-name", "row")
     assert read(capsys, "verify")["rows"] == 3
 

@@ -55,12 +55,12 @@ def test_epochs_are_rounded_up_to_whole_steps(capsys: pytest.CaptureFixture[str]
 def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*BASIC, "--num-steps", "100", "--noise-multiplier", "2"]
     assert main([*arguments, "--group-size", "5"]) == 2
-    assert "--group-size=5: expected 1 for --unit-kind example. Use --unit-kind user" in capsys.readouterr().err
+    assert "--group-size 5: expected 1 for --unit-kind example. Use --unit-kind user" in capsys.readouterr().err
     single = run_json(capsys, *arguments, "--unit-kind", "user")
     five = run_json(capsys, *arguments, "--unit-kind", "user", "--group-size", "5")
     assert single["epsilon"] == run_json(capsys, *arguments)["epsilon"]
     assert five["epsilon"] > 3 * single["epsilon"]
-    assert five["guarantee"]["unit"]["kind"] == "user"
+    assert five["guarantee"]["unit"] == "user"
     step = acc.PoissonSampledEvent(acc.GaussianEvent(2.0), 256 / 60000)
     by_hand = acc.PldAccountant().compose(acc.GroupEvent(step, 5), 100).epsilon(1e-5)
     assert five["epsilon"] == pytest.approx(by_hand, rel=1e-4)
@@ -68,7 +68,7 @@ def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]
 
 def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*BASIC, "--num-steps", "9", "--noise-multiplier", "2", "--unit-kind", "user", "--window", "week"]
-    assert run_json(capsys, *arguments)["guarantee"]["unit"]["window"] == {"calendar": "week", "zone": "UTC"}
+    assert run_json(capsys, *arguments)["guarantee"]["unit"] == "user within one calendar week (UTC)"
 
 
 def test_renyi_accounting_has_no_bound_for_learned_values(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,22 +98,22 @@ def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--epochs", "nan", "--epsilon", "3"], "--epochs=nan"),
-        (["--epochs", "15", "--epsilon", "nan"], "--epsilon=nan"),
-        (["--epochs", "15", "--epsilon", "-1"], "--epsilon=-1"),
-        (["--num-steps", "5", "--noise-multiplier", "1", "--plot", "nowhere/plan.svg"], "--plot="),
+        (["--epochs", "nan", "--epsilon", "3"], "--epochs nan"),
+        (["--epochs", "15", "--epsilon", "nan"], "--epsilon nan"),
+        (["--epochs", "15", "--epsilon", "-1"], "--epsilon -1"),
+        (["--num-steps", "5", "--noise-multiplier", "1", "--plot", "nowhere/plan.svg"], "--plot"),
         (
             ["--num-steps", "5", "--noise-multiplier", "1", "--plot", "plan.png"],
-            "--plot='plan.png': expected a file name",
+            "--plot plan.png: expected a file name",
         ),
-        (["--num-steps", "5", "--noise-multiplier", "1", "--plot", "plan.txt"], "--plot="),
-        (["--num-steps", "0", "--epsilon", "3"], "--num-steps=0"),
-        (["--num-steps", "5", "--noise-multiplier", "inf"], "--noise-multiplier=inf"),
+        (["--num-steps", "5", "--noise-multiplier", "1", "--plot", "plan.txt"], "--plot"),
+        (["--num-steps", "0", "--epsilon", "3"], "--num-steps 0"),
+        (["--num-steps", "5", "--noise-multiplier", "inf"], "--noise-multiplier inf"),
         (["--num-steps", "5"], "--epsilon: expected either --epsilon or --noise-multiplier"),
-        (["--num-steps", "5", "--epsilon", "1", "--noise-multiplier", "1"], "--epsilon=1"),
-        (["--num-steps", "5", "--epochs", "1", "--epsilon", "1"], "--epochs=1"),
-        (["--num-steps", "100000000", "--epsilon", "1"], "--num-steps=100000000: expected at most 1e+07 steps"),
-        (["--epochs", "1e9", "--epsilon", "1"], "--epochs=1e+09: expected at most 1e+07 steps"),
+        (["--num-steps", "5", "--epsilon", "1", "--noise-multiplier", "1"], "--epsilon 1"),
+        (["--num-steps", "5", "--epochs", "1", "--epsilon", "1"], "--epochs 1"),
+        (["--num-steps", "100000000", "--epsilon", "1"], "--num-steps 100000000: expected at most 1e+07 steps"),
+        (["--epochs", "1e9", "--epsilon", "1"], "--epochs 1e+09: expected at most 1e+07 steps"),
         (
             ["--num-steps", "5", "--noise-multiplier", "1", "--learn", "bounds"],
             "--epsilon: expected a number with --learn",
@@ -122,7 +122,7 @@ def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path
             ["--num-steps", "5", "--noise-multiplier", "1", "--num-held-out", "9"],
             "--epsilon: expected a number with --learn",
         ),
-        (["--num-steps", "5", "--epsilon", "1", "--num-held-out", "-1"], "--num-held-out=-1"),
+        (["--num-steps", "5", "--epsilon", "1", "--num-held-out", "-1"], "--num-held-out -1"),
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], message: str) -> None:
@@ -135,7 +135,7 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[s
 
 def test_a_batch_larger_than_the_data_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--num-units", "10", "--batch-size", "11", "--num-steps", "1", "--epsilon", "1"]) == 2
-    assert "--batch-size=11: expected at most the number of units" in capsys.readouterr().err
+    assert "--batch-size 11: expected at most the number of units" in capsys.readouterr().err
 
 
 def test_delta_has_a_cautious_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_computed(
     monkeypatch.setattr(plan_module, "planned_training", compute)
     for name in ("plan.png", "plan.pdf", "no/such/folder/plan.svg"):
         assert main([*BASIC, "--epochs", "3", "--epsilon", "3", "--plot", name]) == 2
-        assert capsys.readouterr().err.startswith(f"hush plan: --plot='{name}'")
+        assert capsys.readouterr().err.startswith(f"hush plan: --plot {name}")
 
 
 def test_long_trainings_have_fewer_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

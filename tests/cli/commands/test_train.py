@@ -58,75 +58,75 @@ def test_quiet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 Refusal = tuple[tuple[object, ...], str]
 REFUSED: dict[str, Refusal] = {
-    "no data": ((), "data=None"),
+    "no data": ((), "DATA: expected"),
     "no epsilon": (("t.csv", "--target", "y"), "--epsilon"),
     "no target": (("t.csv", "--epsilon", 3), "--target"),
     "no such column": (("t.csv", "--target", "z", "--epsilon", 3), "one of the columns a, b, y"),
-    "no such unit": (("t.csv", "--target", "y", "--unit", "who", "--epsilon", 3), "unit='who'"),
-    "no such group": (("t.csv", "--target", "y", "--group", "sex", "--epsilon", 3), "--group='sex'"),
-    "bounds of nothing": (("t.csv", "--target", "y", "--bounds", "q=0:1", "--epsilon", 3), "schema='q'"),
-    "epsilon of 0": (("t.csv", "--target", "y", "--epsilon", 0), "epsilon=0"),
-    "epsilon below 0": (("t.csv", "--target", "y", "--epsilon", -1), "epsilon=-1"),
-    "epsilon is no number": (("t.csv", "--target", "y", "--epsilon", "nan"), "epsilon=nan"),
-    "epsilon without end": (("t.csv", "--target", "y", "--epsilon", "inf"), "epsilon=inf"),
-    "delta of 0": (("t.csv", "--target", "y", "--epsilon", 3, "--delta", 0), "delta=0"),
-    "delta too large": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--delta", 0.1), "delta=0.1"),
-    "delta is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--delta", "nan"), "delta=nan"),
+    "no such unit": (("t.csv", "--target", "y", "--unit", "who", "--epsilon", 3), "unit who"),
+    "no such group": (("t.csv", "--target", "y", "--group", "sex", "--epsilon", 3), "--group sex"),
+    "bounds of nothing": (("t.csv", "--target", "y", "--bounds", "q=0:1", "--epsilon", 3), "schema 'q'"),
+    "epsilon of 0": (("t.csv", "--target", "y", "--epsilon", 0), "epsilon 0"),
+    "epsilon below 0": (("t.csv", "--target", "y", "--epsilon", -1), "epsilon -1"),
+    "epsilon is no number": (("t.csv", "--target", "y", "--epsilon", "nan"), "epsilon nan"),
+    "epsilon without end": (("t.csv", "--target", "y", "--epsilon", "inf"), "epsilon inf"),
+    "delta of 0": (("t.csv", "--target", "y", "--epsilon", 3, "--delta", 0), "delta 0"),
+    "delta too large": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--delta", 0.1), "delta 0.1"),
+    "delta is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--delta", "nan"), "delta nan"),
     "one class": (("t.csv", "--target", "y", "--epsilon", 3, "--classes", "1"), "at least two classes"),
     "no class stands out": (("one.csv", "--target", "y", "--epsilon", 3), "at least two classes"),
     "a batch too large": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "--batch-size=401",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "--batch-size 401",
     ),
-    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "--batch-size=0"),
-    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "--num-steps=0"),
-    "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 5, "--epochs", 2), "epochs=2"),
+    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "--batch-size 0"),
+    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "--num-steps 0"),
+    "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 5, "--epochs", 2), "epochs 2"),
     "learning rate is no number": (
-        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "--learning-rate=nan",
+        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "--learning-rate nan",
     ),
-    "momentum is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--momentum", "nan"), "momentum=nan"),
-    "all held out": (("t.csv", "--target", "y", "--epsilon", 3, "--holdout", 1), "holdout=1"),
+    "momentum is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--momentum", "nan"), "momentum nan"),
+    "all held out": (("t.csv", "--target", "y", "--epsilon", 3, "--holdout", 1), "holdout 1"),
     "text": (("text.csv", "--target", "y", "--epsilon", 3, *files.DECLARED), "text column without a vocabulary"),
     "unknown model": (("t.csv", "--target", "y", "--epsilon", 3, "--model", "forest"), "softmax, mlp, cnn, scattering"),
     "no such factory": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "json:no"), "model='json:no'",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "json:no"), "model json:no",
     ),
     "no such module": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "no_such:f"), "model='no_such:f'",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "no_such:f"), "model no_such:f",
     ),
     "a factory that fails": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "os:getcwd"), "model='os:getcwd'",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "os:getcwd"), "model os:getcwd",
     ),
     "a module that fails": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", ".json:loads"), "model='.json:loads'",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", ".json:loads"), "model .json:loads",
     ),
-    "a seed too long": (("t.csv", "--target", "y", "--epsilon", 3, "--seed", 10**20), "seed=100000000000000000000"),
+    "a seed too long": (("t.csv", "--target", "y", "--epsilon", 3, "--seed", 10**20), "seed 100000000000000000000"),
     "learning rate beyond numbers": (
-        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", 1e39), "--learning-rate=1e+39",
+        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", 1e39), "--learning-rate 1e+39",
     ),
     "cnn of a table": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "cnn"), "not images"),
     "no such file": (("missing.csv", "--target", "y", "--epsilon", 3), "There is no such file"),
     "another format": (("t.docx", "--target", "y", "--epsilon", 3), "a .csv, .xlsx, .parquet or .npz file"),
-    "damaged": (("broken.parquet", "--target", "y", "--epsilon", 3), "data="),
-    "not text": (("binary.csv", "--target", "y", "--epsilon", 3), "data="),
+    "damaged": (("broken.parquet", "--target", "y", "--epsilon", 3), "DATA "),
+    "not text": (("binary.csv", "--target", "y", "--epsilon", 3), "DATA "),
     "no rows": (("empty.csv", "--target", "y", "--epsilon", 3, *files.DECLARED), "at least one row"),
-    "an empty folder": (("nothing", "--epsilon", 3), "data='nothing'"),
+    "an empty folder": (("nothing", "--epsilon", 3), "DATA nothing"),
     "no such device": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "nowhere"), "device='nowhere'",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "nowhere"), "device nowhere",
     ),
     "a device without numbers": (
-        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "meta"), "device='meta'",
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "meta"), "device meta",
     ),
-    "bounds without numbers": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=x:1"), "bounds='a=x:1'"),
-    "bounds that are infinite": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=0:inf"), "bounds="),
-    "bounds the wrong way": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=1:0"), "upper=0"),
+    "bounds without numbers": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=x:1"), "bounds a=x:1"),
+    "bounds that are infinite": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=0:inf"), "bounds "),
+    "bounds the wrong way": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=1:0"), "upper 0"),
     "bounds of no column": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "0:1"), "COLUMN=LOW:HIGH"),
-    "an empty category": (("t.csv", "--target", "y", "--epsilon", 3, "--category", "a=x,,y"), "category='a=x,,y'"),
-    "no such vocabulary": (("t.csv", "--target", "y", "--epsilon", 3, "--vocabulary", "a=no.txt"), "vocabulary="),
-    "no such schema": (("t.csv", "--target", "y", "--epsilon", 3, "--schema", "no.json"), "schema='no.json'"),
+    "an empty category": (("t.csv", "--target", "y", "--epsilon", 3, "--category", "a=x,,y"), "category a=x,,y"),
+    "no such vocabulary": (("t.csv", "--target", "y", "--epsilon", 3, "--vocabulary", "a=no.txt"), "vocabulary "),
+    "no such schema": (("t.csv", "--target", "y", "--epsilon", 3, "--schema", "no.json"), "schema no.json"),
     "a broken schema": (("t.csv", "--target", "y", "--epsilon", 3, "--schema", "t.csv"), ""),
-    "unit and target": (("t.csv", "--target", "y", "--unit", "y", "--epsilon", 3), "unit='y'"),
+    "unit and target": (("t.csv", "--target", "y", "--unit", "y", "--epsilon", 3), "unit y"),
     "columns of images": (("digits", "--target", "a", "--epsilon", 3), "Images have labels"),
-    "not downloaded": (("mnist", "--epsilon", 3, "--no-download", "--data-dir", "nothing"), "data='mnist'"),
+    "not downloaded": (("mnist", "--epsilon", 3, "--no-download", "--data-dir", "nothing"), "DATA mnist"),
 }  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def test_refusals_are_one_line_that_you_can_act_on(
 @pytest.mark.skipif("__import__('torch').cuda.is_available()", reason="there is a GPU")
 def test_a_gpu_that_is_not_there(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = (source, "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "cuda")
-    assert "device='cuda'" in files.refused(capsys, *command)
+    assert "device cuda" in files.refused(capsys, *command)
 
 
 @pytest.mark.parametrize("missing", ["torch", "safetensors"])

@@ -163,3 +163,49 @@ def test_a_cell_that_is_not_utf_16_is_missing(tmp_path: Path, encoding: str) -> 
     records = [list(record) for batch in CsvFile(path).batches() for record in batch]
     assert records[:4] == [["\ufffd", "1"], [None, "2"], [None, "3"], ["é", "4"]]
     assert [record[0] for record in records[4:]] == [None]
+
+
+TEXTS = ["1.234", "1.234,5", "1,5", "-,5", "1.5", "12.345.678", "x", "", "1e3", "1.234,5 EUR", "1.23,4", "\u0661.234"]
+
+
+@pytest.mark.parametrize("columns", [(), ("income",)])
+def test_no_cell_decides_how_another_one_is_read(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    """Neighbours: one person's cell becomes any other text, and only that cell is read in another way."""
+    path = tmp_path / "t.csv"
+
+    def read(texts: list[str]) -> list[object]:
+        path.write_text("who;income\n" + "".join(f"{i};{text}\n" for i, text in enumerate(texts)))
+        file = CsvFile(path, decimal_comma=columns)
+        return [record[1] for batch in file.batches() for record in batch]
+
+    plain = read(TEXTS)
+    assert plain[:4] == (["1234", "1234.5", "1.5", "-.5"] if columns else ["1.234", "1234.5", "1.5", "-.5"])
+    if columns:
+        assert plain[4:] == [None, "12345678", None, None, "1e3", None, None, None]
+    for place in range(len(TEXTS)):
+        for text in TEXTS:
+            changed = read([*TEXTS[:place], text, *TEXTS[place + 1 :]])
+            assert changed[:place] + changed[place + 1 :] == plain[:place] + plain[place + 1 :]
+
+
+def test_a_reader_that_learns_the_mark_from_cells_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin reads 1.234 as 1234 once it has seen a decimal comma."""
+    seen: list[str] = []
+
+    def learned(cell: str | None) -> str | None:
+        if cell and "," in cell:
+            seen.append(cell)
+        return csv_module._with_comma_read(cell) if seen else cell
+
+    monkeypatch.setattr(csv_module, "_with_decimal_point", learned)
+    with pytest.raises(AssertionError):
+        test_no_cell_decides_how_another_one_is_read(tmp_path, ())
+
+
+def test_columns_of_the_file_only_have_decimal_commas(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('a,b\n"1.234","1.234"\n')
+    assert data.open_data(path, decimal_comma=["b"]).columns == ["a", "b"]
+    assert next(CsvFile(path, decimal_comma=["b"]).batches()) == [["1.234", "1234"]]
+    with pytest.raises(InvalidArgument, match="decimal_comma='c': expected a column of the file"):
+        data.open_data(path, decimal_comma=["c"])

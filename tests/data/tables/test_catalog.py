@@ -28,8 +28,9 @@ COLUMNS = {"who": "BIGINT", "x": "DOUBLE", "k": "VARCHAR", "d": "DATE"}
         ("ENUM('a', 'MAP', 'x[]')", ColumnKind.TEXT),  # whatever its values are called
         ("DATE", ColumnKind.DATE),
         ("TIMESTAMP_NTZ", ColumnKind.TIME),
-        ("TIMESTAMP WITH TIME ZONE", ColumnKind.OTHER),
-        ("TIMESTAMP_LTZ", ColumnKind.OTHER),
+        ("TIMESTAMP WITH TIME ZONE", ColumnKind.INSTANT),
+        ("TIMESTAMP_LTZ", ColumnKind.INSTANT),
+        ("TIME WITH TIME ZONE", ColumnKind.OTHER),
         ("INTERVAL", ColumnKind.OTHER),
         ("INTEGER[]", ColumnKind.OTHER),
         ("STRUCT(a DATE)", ColumnKind.OTHER),

@@ -35,7 +35,7 @@ def test_the_template_only_lacks_the_unit(tmp_path: Path) -> None:
 def test_names_cannot_leave_their_place() -> None:
     table = TemplateTable({HOSTILE: "BIGINT", "other": "VARCHAR"}, HOSTILE, untyped=True)
     content = tomllib.loads(uncommented(catalog_template({HOSTILE: table})))
-    assert content["version"] == 1
+    assert content["format"] == "hush.catalog/1"
     assert list(content["tables"]) == [HOSTILE]
     assert content["tables"][HOSTILE]["data"] == HOSTILE
     assert list(content["tables"][HOSTILE]["bounds"]) == [HOSTILE, "other"]

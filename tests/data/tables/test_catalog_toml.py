@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hush.data.tables.catalog_toml import CatalogFile, DeclaredUnit, read_catalog, toml_key, toml_text
 
-HEAD = 'format = "hush-catalog"\nversion = 1\n'
+HEAD = 'format = "hush.catalog/1"\n'
 PEOPLE = '[tables.people]\ndata = "people.csv"\nunit = "who"\n'
 
 
@@ -61,16 +61,20 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     assert problems(tmp_path, b"\xef\xbb\xbf" + (HEAD + PEOPLE).encode()) == []
 
 
+def test_the_version_was_a_key_of_its_own(tmp_path: Path) -> None:
+    assert problems(tmp_path, 'format = "hush-catalog"\nversion = 1\n' + PEOPLE) == []
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "format=None: expected 'hush-catalog'. `hush catalog init DATA` writes one."),
+        ("", "format=None: expected 'hush.catalog/1'. `hush catalog init DATA` writes one."),
         (
-            'format = "hush-catalog"\nversion = 2',
-            "version=2: expected 1. It was written for a newer hush. Install that.",
+            'format = "hush.catalog/2"',
+            "format='hush.catalog/2': expected 'hush.catalog/1'. It was written for a newer hush. Install that.",
         ),
-        ('format = "hush-catalog"\nversion = true', "version=True: expected 1."),
-        ('format = "hush-catalog"', "version=None: expected 1."),
+        ('format = "hush-catalog"\nversion = true', "format='hush.catalog/True': expected 'hush.catalog/1'."),
+        ("format = 1", "format=1: expected 'hush.catalog/1'."),
         (HEAD, "tables=[]: expected at least one private table."),
         (HEAD + "tables = 5", "tables=5: expected a table, such as [tables.people]."),
         (HEAD + "a = ", "catalog='c.toml': expected TOML. Invalid value (at "),
@@ -79,7 +83,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         (HEAD + "x = " + "9" * 9999, "catalog='c.toml': expected TOML. It holds a number"),
         (HEAD + "x = " + "[" * 9999, "catalog='c.toml': expected TOML. It holds a number or a nesting"),
         (b"\xff", "catalog='c.toml': expected a readable TOML file in UTF-8."),
-        (HEAD + "pasword = 'x'\n" + PEOPLE, "catalog='pasword': expected one of the keys format, version, database,"),
+        (HEAD + "pasword = 'x'\n" + PEOPLE, "catalog='pasword': expected one of the keys format, database,"),
         (HEAD + PEOPLE + "bound.age = [0, 1]", "tables.people='bound': expected one of the keys data, public, unit,"),
         (HEAD + PEOPLE + "bounds.age = [1, 0]", "tables.people.bounds.age=[1, 0]: expected two finite numbers"),
         (HEAD + PEOPLE + "bounds.age = [nan, 1]", "tables.people.bounds.age=[nan, 1]: expected two finite numbers"),
@@ -98,6 +102,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
             "tables.people.keys.t='2026-01-01 00:00:00+00:00': expected a",
         ),
         (HEAD + PEOPLE + "required = 'age'", "tables.people.required='age': expected a list of names."),
+        (HEAD + PEOPLE + "decimal_comma = 'age'", "tables.people.decimal_comma='age': expected a list of names."),
         (HEAD + PEOPLE + "rows_per_unit = 0", "tables.people.rows_per_unit=0: expected an integer >= 1."),
         (
             HEAD + PEOPLE + "rows_in_total = 1\nmost_rows = 1",
@@ -121,7 +126,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
             "tables.people.unit.window='decade': expected one of hour, day, week, month, quarter, year.",
         ),
         (HEAD + PEOPLE + "public = 1", "tables.people.public=1: expected true or false."),
-        (HEAD + PEOPLE + "public = true", "tables.people='unit': expected one of the keys data, public."),
+        (HEAD + PEOPLE + "public = true", "tables.people='unit': expected one of the keys data, public, bounds"),
         (HEAD + PEOPLE.replace("[tables.people]", '[tables."a\\n"]'), "tables='a\\n': expected a printable name"),
         (HEAD + PEOPLE + PEOPLE.replace("people]", "PEOPLE]"), "tables='PEOPLE': expected names that differ in more"),
         (
@@ -193,7 +198,6 @@ _ITEMS = st.sampled_from(["5", "nan", '""', '"who"', "true", "2026-01-01", "[]",
 _VALUES = _ITEMS | st.lists(_ITEMS, max_size=3).map(lambda items: f"[{', '.join(items)}]")
 _KEYS = [
     "format",
-    "version",
     "tables",
     "data",
     "unit",

@@ -49,6 +49,10 @@ def test_help_is_ignored_wherever_it_is(tmp_path: Path) -> None:
     assert schema.classes == ("0", "1")
 
 
+def test_the_version_was_a_field_of_its_own(tmp_path: Path) -> None:
+    assert load(tmp_path, format="hush-schema", version=1, unit="who").unit == "who"
+
+
 def test_a_vocabulary_may_be_a_file_beside_the_schema(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("Good\nbad\n\ngood\n")
     schema = load(tmp_path, columns={"note": {"kind": "text", "vocabulary": "words.txt"}})
@@ -60,8 +64,10 @@ def test_a_vocabulary_may_be_a_file_beside_the_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": 2},
+        {"format": "hush.schema/2"},
+        {"format": "hush-schema", "version": 2},
         {"format": "other"},
+        {"version": 1},
         {"colums": {}},
         {"columns": {"a": {"kind": "number"}}},
         {"columns": {"a": {"kind": ["numeric"]}}},

@@ -16,16 +16,13 @@ from hush.accounting import (
     SelfComposedEvent,
 )
 from hush.errors import HushError, Unsupported
-from hush.ledger import Ledger, LedgerBudget, OverBudget
+from hush.ledger import Ledger, OverBudget
+from ledger.ledgers import patients
 
 Opened = Callable[..., Ledger]
 
 
 FLU = "how many had the flu"
-
-
-def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
-    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_many_small_charges_cost_less_than_their_sum(opened: Opened) -> None:

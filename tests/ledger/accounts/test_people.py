@@ -9,11 +9,8 @@ import pytest
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger import Ledger, LedgerBudget, NotAllowed, OverBudget, Role
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
+from hush.ledger import Ledger, NotAllowed, OverBudget, Role
+from ledger.ledgers import patients
 
 
 @pytest.fixture

@@ -18,16 +18,13 @@ from hush.accounting import (
 )
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger import EntryKind, Ledger, LedgerBudget, OverBudget
+from hush.ledger import EntryKind, Ledger, OverBudget
+from ledger.ledgers import patients
 
 Opened = Callable[..., Ledger]
 
 
 FLU = "how many had the flu"
-
-
-def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
-    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_a_reservation_counts_until_it_is_voided(opened: Opened) -> None:

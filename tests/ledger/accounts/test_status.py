@@ -17,16 +17,13 @@ from hush.accounting import (
 from hush.accounting.budget import Charge
 from hush.accounting.events import ProjectedGaussianEvent
 from hush.errors import BudgetExceeded
-from hush.ledger import Ledger, LedgerBudget, OverBudget
+from hush.ledger import Ledger, OverBudget
+from ledger.ledgers import patients
 
 Opened = Callable[..., Ledger]
 
 
 FLU = "how many had the flu"
-
-
-def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
-    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_a_refusal_says_what_fits_and_charges_nothing(opened: Opened) -> None:

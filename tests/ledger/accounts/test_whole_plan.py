@@ -15,13 +15,10 @@ from hush.accounting import (
 )
 from hush.accounting.budget import Charge
 from hush.errors import HushError, InvalidArgument
-from hush.ledger import EntryKind, Ledger, LedgerBudget
+from hush.ledger import EntryKind, Ledger
+from ledger.ledgers import patients
 
 Opened = Callable[..., Ledger]
-
-
-def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
-    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_a_plan_reserved_whole_costs_what_its_loss_distribution_says(opened: Opened) -> None:

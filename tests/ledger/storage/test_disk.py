@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +14,11 @@ import pytest
 import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
-from hush.accounting.budget import Charge, run_sealed
-from hush.ledger import EntryKind, Ledger, LedgerBudget, LedgerUnavailable
+from hush.ledger import EntryKind, Ledger, LedgerUnavailable
 from hush.ledger.storage.disk import Disk
+from ledger.ledgers import answers, patients
 
 HANGING = 600.0  # seconds; a machine may be slow, and nothing that works takes so long
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "privacy.db"
-
-
-@pytest.fixture
-def file(path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(f"sqlite:///{path}")
-    yield ledger
-    ledger.close()
-
-
-def answers(data: LedgerBudget, count: int) -> list[str]:
-    """Ask until refused; return what was told."""
-    told = []
-    for number in range(count):
-        charge = Charge(event=LaplaceEvent(1e4), purpose="x" * 400, question=str(number))
-        try:
-            told.append(run_sealed(data, charge, lambda: "42" * 400))
-        except LedgerUnavailable:
-            break
-    return told
 
 
 def test_a_full_disk(file: Ledger, path: Path) -> None:

@@ -11,25 +11,10 @@ import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.ledger import EntryKind, Ledger, LedgerBudget, LedgerUnavailable
+from hush.ledger import EntryKind, Ledger, LedgerUnavailable
 from hush.ledger.accounts.earlier_charges import hashed_question
 from hush.ledger.storage import store as store_module
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
-
-
-def answers(data: LedgerBudget, count: int) -> list[str]:
-    """Ask until refused; return what was told."""
-    told = []
-    for number in range(count):
-        charge = Charge(event=LaplaceEvent(1e4), purpose="x" * 400, question=str(number))
-        try:
-            told.append(run_sealed(data, charge, lambda: "42" * 400))
-        except LedgerUnavailable:
-            break
-    return told
+from ledger.ledgers import answers, patients
 
 
 @contextmanager

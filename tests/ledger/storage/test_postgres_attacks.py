@@ -108,8 +108,8 @@ STRANGE = {
     "details of another kind": ('{"sealed": 1, "data": [1], "delta": "x"}', QUESTION.event.to_json()),
     "deep details": (f'{{"sealed": {DEEP}}}', QUESTION.event.to_json()),
     "no event": ('{"sealed": true}', "{}"),
-    "an event of no kind": ('{"sealed": true}', '{"schema": "hush.event/1", "kind": "odd"}'),
-    "an event without numbers": ('{"sealed": true}', '{"schema": "hush.event/1", "kind": "laplace", "scale": "x"}'),
+    "an event of no kind": ('{"sealed": true}', '{"format": "hush.event/1", "kind": "odd"}'),
+    "an event without numbers": ('{"sealed": true}', '{"format": "hush.event/1", "kind": "laplace", "scale": "x"}'),
     "a deep event": ('{"sealed": true}', f'{{"kind": {DEEP}}}'),
 }
 

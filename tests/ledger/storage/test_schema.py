@@ -10,9 +10,9 @@ import pytest
 
 from hush.accounting import GaussianEvent, LaplaceEvent, SelfComposedEvent
 from hush.errors import HushError, Unsupported
-from hush.ledger import EntryKind, Ledger, LedgerBudget, OverBudget
+from hush.ledger import EntryKind, Ledger, OverBudget
 from hush.ledger.storage import schema
-from ledger.ledgers import on_file, tampering
+from ledger.ledgers import on_file, patients, tampering
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 HEADS = {
@@ -20,10 +20,6 @@ HEADS = {
     3: "f3276caea8ef0c54997365cd92a96617b44f15c471c66f06c3cf6658a65e5009",
 }
 Opened = Callable[..., Ledger]
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 def test_a_newer_ledger_is_refused(opened: Opened) -> None:

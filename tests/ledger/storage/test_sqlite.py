@@ -8,7 +8,6 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,40 +15,12 @@ import pytest
 import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
-from hush.accounting.budget import Charge, run_sealed
 from hush.errors import InvalidArgument
-from hush.ledger import Ledger, LedgerBudget, LedgerUnavailable
+from hush.ledger import Ledger, LedgerUnavailable
 from hush.ledger.storage import sqlite as sqlite_module
 from hush.ledger.storage import store as store_module
 from hush.ledger.storage.disk import Disk
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "privacy.db"
-
-
-@pytest.fixture
-def file(path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(f"sqlite:///{path}")
-    yield ledger
-    ledger.close()
-
-
-def answers(data: LedgerBudget, count: int) -> list[str]:
-    """Ask until refused; return what was told."""
-    told = []
-    for number in range(count):
-        charge = Charge(event=LaplaceEvent(1e4), purpose="x" * 400, question=str(number))
-        try:
-            told.append(run_sealed(data, charge, lambda: "42" * 400))
-        except LedgerUnavailable:
-            break
-    return told
+from ledger.ledgers import answers, patients
 
 
 def test_a_file_that_cannot_be_written(file: Ledger, path: Path) -> None:

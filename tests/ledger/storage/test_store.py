@@ -13,18 +13,10 @@ import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.ledger import Ledger, LedgerBudget
+from hush.ledger import Ledger
+from ledger.ledgers import patients
 
 Opened = Callable[..., Ledger]
-
-
-def patients(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "privacy.db"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

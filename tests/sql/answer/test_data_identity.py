@@ -240,7 +240,7 @@ def test_keys_that_are_refused(tmp_path: Path) -> None:
 
 def test_a_catalog_takes_a_key(tmp_path: Path, budget: LedgerBudget) -> None:
     written(tmp_path / "people.csv", 500)
-    lines = ['format = "hush-catalog"', "version = 1", "[tables.people]", 'data = "people.csv"', 'unit = "who"']
+    lines = ['format = "hush.catalog/1"', "[tables.people]", 'data = "people.csv"', 'unit = "who"']
     (tmp_path / "clinic.toml").write_text("\n".join([*lines, "rows_per_unit = 1"]))
     for replayed in (False, True):
         written(tmp_path / "people.csv", 500)

@@ -199,7 +199,7 @@ def test_rows_are_no_units_where_the_engine_cannot_number_them() -> None:
         _row_id(Unnumbered(), "people")  # type: ignore[arg-type]
 
 
-HEAD = 'format = "hush-catalog"\nversion = 1\n'
+HEAD = 'format = "hush.catalog/1"\n'
 BY_REGION = "SELECT region, COUNT(*) AS n, SUM(age) AS age FROM people GROUP BY region"
 
 
@@ -225,9 +225,12 @@ def test_a_catalog_is_a_declaration(path: Path, visits: Path) -> None:
         [tables.zones]
         data = "zones.csv"
         public = true
+        bounds.weight = [0, 5000]
+        decimal_comma = ["weight"]
         """,
     )
-    (path.parent / "zones.csv").write_text("region,zone\nnorth,cold\n")
+    zones = path.parent / "zones.csv"
+    zones.write_text("region;zone;weight\nnorth;cold;1.234\n")
     declared = table(
         path,
         unit="who",
@@ -235,13 +238,51 @@ def test_a_catalog_is_a_declaration(path: Path, visits: Path) -> None:
         keys={"region": ["north", "south"]},
         required=["age"],
         private={"visits": JoinedTable(visits, "u", bounds={"cost": (0, 9)})},
-        public={"zones": path.parent / "zones.csv"},
+        public={"zones": JoinedTable(zones, bounds={"weight": (0, 5000)}, decimal_comma=["weight"])},
     )
     loaded = load_catalog(file)
     assert loaded.catalog == declared.catalog
     settings: dict[str, Any] = {"epsilon": 1.0, "rows_per_unit": 2, "groups_per_unit": 1, "source": TestSource(1)}
     assert loaded.sql(JOINED, **settings).rows == declared.sql(JOINED, **{**settings, "source": TestSource(1)}).rows
     assert catalog_problems(file) == []
+    loaded._engine.load()  # type: ignore[attr-defined]
+    assert loaded._engine.run("SELECT weight FROM zones") == [("1234",)]
+
+
+def test_columns_with_decimal_commas(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "euros.csv"
+    file.write_text("who;note;income\n" + "1.000;1,5;1.234\n" * 3 + "2;x;1.234,5\n3;x;1.5\n4;x;-\n5;x;\n")
+    declared: dict[str, Any] = {"unit": "who", "bounds": {"income": (0, 5000)}}
+    euros = table(file, **declared, decimal_comma=["income"])
+    assert euros.price("SELECT SUM(income) AS s FROM euros", epsilon=1.0, rows_per_unit=3).noise == "Laplace"
+    rows = euros._engine.run("SELECT * FROM euros")
+    # Other columns are as they are without the declaration.
+    assert rows[2:] == [
+        ("1.000", "1.5", "1234"),
+        ("2", "x", "1234.5"),
+        ("3", "x", None),
+        ("4", "x", None),
+        ("5", "x", None),
+    ]
+    total = euros.sql("SELECT SUM(income) AS s FROM euros", epsilon=100.0, rows_per_unit=3, source=TestSource(1))
+    # Discrete Laplace noise of scale 150: beyond 3,600 with e^-24.
+    assert abs(total.rows[0][0] - (3 * 1234 + 1234.5)) < 3_600
+    assert not any("decimal_comma" in line for line in total.guarantee.assumptions)
+    plain = table(file, **declared)
+    answer = plain.sql("SELECT COUNT(*) AS n FROM euros", epsilon=1.0, rows_per_unit=1)
+    assert any("declare that column with decimal_comma" in line for line in answer.guarantee.assumptions)
+    # A stored answer is about another question, if the declaration is another.
+    assert euros.catalog != plain.catalog
+    for argument, words in [
+        (["incomes"], "decimal_comma='incomes': expected a column of the file"),
+        ("income", "decimal_comma='income': expected a list of column names"),
+        (["who"], "decimal_comma='who': expected columns of numbers, not the unit"),
+    ]:
+        with pytest.raises(InvalidArgument, match=words):
+            table(file, **declared, decimal_comma=argument)
+    for other in (path, duckdb.connect()):
+        with pytest.raises(InvalidArgument, match="decimal_comma=.*: expected none, unless the data are a CSV file"):
+            table(other, name="people", unit="who", decimal_comma=["age"])
 
 
 def test_a_catalog_has_paths_of_foreign_keys(path: Path, visits: Path) -> None:

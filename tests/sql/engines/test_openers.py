@@ -251,7 +251,7 @@ def test_time_zones_and_percentiles_on_postgresql(database: tuple[str, Any]) -> 
     with pytest.raises(InvalidArgument, match="^time='at': .*without a time zone.*AT TIME ZONE 'UTC'"):
         people(connection, **declared, unit=UserWindow("who", time="at", window=CalendarWindow.MONTH))
     moments = people(connection, **declared)
-    with pytest.raises(HushError, match="AT TIME ZONE 'UTC'"):
+    with pytest.raises(HushError, match="time zone of this timestamp is not known"):
         moments.sql("SELECT COUNT(*) FROM moments WHERE at > '2024-01-01'", epsilon=1.0)
     text = "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x) AS half FROM moments"
     assert moments.sql(text, epsilon=100.0, source=TestSource(1)).rows[0][0] == pytest.approx(24.5, abs=2)

@@ -14,7 +14,7 @@ from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.errors import HushError, InvalidArgument
 from hush.sql.engines import duckdb as duckdb_module
 from hush.sql.engines.duckdb import DuckDBEngine
-from hush.sql.engines.views import BoundedViews, exact_groups
+from hush.sql.engines.views import BoundedViews, exact_distinct, exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write import bounded
 from hush.sql.write.plan import QueryPlan
@@ -108,15 +108,20 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duckdb_module, "_PART_ROWS", 100)
 
 
-def planned_rows(engine: DuckDBEngine, text: str, *, keys: Any = None, unit: Any = ("who", None, None)) -> QueryPlan:
+def planned_rows(
+    engine: DuckDBEngine,
+    text: str,
+    *,
+    keys: Any = None,
+    unit: Any = ("who", None, None),
+    limits: Any = ContributionLimits(groups_per_unit=2, rows_per_unit=3),  # noqa: B008
+) -> QueryPlan:
     bounds = {"x": (0, 50), "big": (-900_000, 900_000)}
     who, time, window = unit
     table = PrivateTable(
         columns=engine.columns("rows"), unit=who, time=time, window=window, bounds=bounds, keys=keys or {}
     )
-    return plan_query(
-        text, tables=Catalog({"rows": table}), limits=ContributionLimits(groups_per_unit=2, rows_per_unit=3)
-    )
+    return plan_query(text, tables=Catalog({"rows": table}), limits=limits)
 
 
 QUERIES = [
@@ -216,6 +221,46 @@ def test_leaving_out_too_many_rows_would_be_caught(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(bounded, "_cleaned_layers", twin)
     at_once, in_parts, _ = contributions(LIMITS[1], {})
     assert len(in_parts) < len(at_once)
+
+
+class AtOnce(DuckDBEngine):
+    """Bounds all units at once: the simple version, which parts are compared with."""
+
+    def parts(self, table: str) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("keys", [None, {"g": [0, 2, 4, 99]}])
+@pytest.mark.parametrize(
+    "limits", [ContributionLimits(groups_per_unit=2, rows_per_unit=3), TotalLimits(rows_in_total=3, groups_per_unit=2)]
+)
+@pytest.mark.usefixtures("in_parts")
+def test_leaves_and_distinct_values_of_all_parts_are_those_of_the_whole(path: Path, keys: Any, limits: Any) -> None:
+    engines = DuckDBEngine({"rows": path}), AtOnce({"rows": path})
+    assert [engine.parts("rows") for engine in engines] == [8, 1]
+    text = "SELECT g, MEDIAN(x) AS m, COUNT(DISTINCT x) AS d FROM rows GROUP BY g"
+    leaves, values = [], []
+    for engine in engines:
+        plan = planned_rows(engine, text, keys=keys, limits=limits)
+        (release,) = plan.distinct_counts
+        leaves.append(exact_leaves(plan, 0, engine, ranking_key=KEY))
+        values.append(exact_distinct(plan, release, engine, ranking_key=KEY))
+    assert leaves[0] == leaves[1]
+    assert values[0] == values[1]
+    # Parts share leaves and values. Neither a count of one part nor a sum of numbers of values would be right.
+    whole = AtOnce({"rows": path})
+    plan = planned_rows(whole, text, keys=keys, limits=limits)
+    (release,) = plan.distinct_counts
+    rows = [whole.run(plan.values_sql(release, ranking_key=KEY, part=(index, 8))) for index in range(8)]
+    assert sum(map(len, rows)) > sum(values[1].values())
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_values_of_parts_are_dropped_once_they_are_counted(path: Path) -> None:
+    engine = DuckDBEngine({"rows": path})
+    plan = planned_rows(engine, "SELECT COUNT(DISTINCT x) AS d FROM rows")
+    exact_distinct(plan, plan.distinct_counts[0], engine, ranking_key=KEY)
+    assert engine.run("SELECT COUNT(*) FROM duckdb_tables()") == [(0,)]
 
 
 @pytest.mark.parametrize("part", [(0, 3), (2, 2), (-1, 4), (0, 0)])

@@ -16,7 +16,7 @@ duckdb = pytest.importorskip("duckdb")
 TABLES = Catalog(
     {
         "visits": PrivateTable(columns={"who": "BIGINT", "place": "VARCHAR"}, unit="who"),
-        "places": PublicTable(columns={"name": "VARCHAR", "size": "INTEGER"}),
+        "places": PublicTable(columns={"name": "VARCHAR", "size": "INTEGER", "opened": "TIMESTAMPTZ"}),
     }
 )
 WITH = "WITH t AS (SELECT place, COUNT(*) AS n FROM visits GROUP BY place) "
@@ -36,7 +36,10 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def connection() -> Any:
     with duckdb.connect() as opened:
-        opened.execute("CREATE TABLE places AS SELECT * FROM (VALUES ('it''s', 5), ('b', 50), ('c', 6)) v(name, size)")
+        opened.execute(
+            "CREATE TABLE places AS SELECT *, NULL::TIMESTAMPTZ AS opened FROM "
+            "(VALUES ('it''s', 5), ('b', 50), ('c', 6)) v(name, size)"
+        )
         opened.execute("CREATE TABLE released(place VARCHAR, n BIGINT)")
         opened.executemany("INSERT INTO released VALUES (?, ?)", ROWS)
         yield opened
@@ -66,6 +69,7 @@ def test_without_released_rows_it_runs_as_well(text: str, connection: Any) -> No
         "SELECT n FROM t LIMIT n",
         "SELECT n FROM t WHERE n > RANDOM()",
         "SELECT n, n FROM t",
+        "SELECT opened FROM places, t WHERE place = name",
     ],
 )
 def test_what_it_cannot_do_is_refused(text: str) -> None:

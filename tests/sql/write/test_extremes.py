@@ -20,7 +20,7 @@ from hush.sql.write.dialects import Dialect
 from hush.sql.write.extremes import extremes_query
 from hush.sql.write.plan import QueryPlan
 from sql.hosts import OnDuckDB, fill
-from sql.transpiled import WAREHOUSES, OnWarehouse
+from sql.transpiled import EXECUTED, OnWarehouse
 from sql.write.test_bounded import INTRUDERS
 
 EDGES = BINS.edges.tolist()
@@ -125,7 +125,7 @@ def test_a_count_is_shared_with_the_average_of_its_column(catalog: Any) -> None:
     assert len(plan.releases) == 2
 
 
-@pytest.mark.parametrize("dialect", WAREHOUSES)
+@pytest.mark.parametrize("dialect", EXECUTED)
 def test_extremes_are_the_same_as_on_duckdb(dialect: str) -> None:
     """The text that learns bounds, on every dialect: the same units in the same bins."""
     text = "SELECT SUM(income * num), AVG(CAST(score AS DOUBLE)), MEDIAN(price + big) FROM people WHERE age > 1"

@@ -11,7 +11,7 @@ import sqlglot
 from hush.sql.syntax.grid import on_grid
 from hush.sql.write.dialects import DIALECTS
 from hush.sql.write.plan import QueryPlan
-from hush.sql.write.text import row_integer
+from hush.sql.write.text.sums import row_integer
 from sql.queries import EXACT_QUERIES
 
 WRITTEN = [*EXACT_QUERIES, "SELECT note, MEDIAN(income) FROM people GROUP BY note"]

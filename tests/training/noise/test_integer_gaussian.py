@@ -20,6 +20,7 @@ from hush.training.noise.histogram import CELLS
 from hush.training.noise.integer_gaussian import integer_gaussian
 from training.noise_setups import KEY, OTHER_KEY
 
+CPU = torch.device("cpu")
 STDDEVS = [128.0, 1000.0, 3e6, 2.0**23, 2.0**23 + 1, 1e9, 2.0**40]
 Numbers = NDArray[np.float64]
 
@@ -112,20 +113,17 @@ def edge_points(cell: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bo
     """Draw points of the edge of one cell: the integers, which of them are below the curve, and how many should be."""
     stddev = 100.0 * 2**20
     law = module._BoxLaw.of(stddev)
-    cumulative, full, room = module._edge_tables(law.histogram, torch.device("cpu"))
+    cumulative, full, room, _ = module._edge_tables(law.histogram, CPU)
     assert (law.histogram.rho, law.shift) == (100.0, 20)
-    words = torch.from_numpy(KeyedSource(KEY, cell).words(3 * count).view(np.int64)).view(-1, 3)
-    words[:, 0] = signed((int(cumulative[cell]) - 1) << 1)  # the last part of the cell, on the right
-    original = module._words
-    module._words = lambda *_: words  # type: ignore[assignment]
-    try:
-        values, is_below = module._Draw(KEY, 0, law, torch.device("cpu")).edges(torch.arange(count), 0)
-    finally:
-        module._words = original
+    words = KeyedSource(KEY, cell).words(3 * count).view(np.int64)
+    words[:count] = signed((int(cumulative[cell]) - 1) << 1)  # the last part of the cell, on the right
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module._Draw, "_words", lambda *_: words)
+        values, is_below = module._Draw(KEY, 0, law, CPU).edges(np.arange(count), 0)
     t = np.linspace(0, 1, 20_001)
     curve = law.histogram.height * np.exp(-0.5 * ((cell + t) / 100.0) ** 2)
     chance = float(np.trapezoid(np.clip((curve - float(full[cell])) / float(room[cell]), 0, 1), t))
-    return values.numpy(), is_below.numpy(), chance
+    return values, is_below, chance
 
 
 @pytest.mark.parametrize("cell", CELLS_OF_THE_TAIL)
@@ -153,12 +151,31 @@ def test_accepted_points_of_the_tail_fall_as_the_curve_does() -> None:
 def test_the_tail_is_drawn_exactly(monkeypatch: Any) -> None:
     """Words that choose the tail: the point is above the curve, whatever its height, and the element is drawn again."""
     law = module._BoxLaw.of(1e6)
-    cumulative, _, _ = module._edge_tables(law.histogram, torch.device("cpu"))
+    cumulative, _, _, _ = module._edge_tables(law.histogram, CPU)
     assert int(cumulative[CELLS]) == int(cumulative[CELLS - 1]) + 1
-    words = torch.tensor([[signed(int(cumulative[CELLS - 1]) << 1), 0, 0], [-1, 0, 0]])
-    monkeypatch.setattr(module, "_words", lambda *_: words)
-    _, is_below = module._Draw(KEY, 0, law, torch.device("cpu")).edges(torch.arange(2), 0)
+    words = np.array([[signed(int(cumulative[CELLS - 1]) << 1), -1], [0, 0], [0, 0]])
+    monkeypatch.setattr(module._Draw, "_words", lambda *_: words)
+    _, is_below = module._Draw(KEY, 0, law, CPU).edges(np.arange(2), 0)
     assert is_below.tolist() == [False, False], "the tail, and the spare share that is always rejected"
+
+
+@pytest.mark.parametrize("stddev", [1000.0, 1e9])
+def test_candidates_above_the_curve_give_way_to_further_ones(stddev: float, monkeypatch: Any) -> None:
+    """The law is the same if there are none: what is missing is drawn again. A false alarm once in 1e9 times."""
+    law = module._BoxLaw.of(stddev)
+    candidates, edges = module._Draw(KEY, 1, law, CPU).quick(law.num_candidates(100_000), 0)
+    values, is_below = module._Draw(KEY, 1, law, CPU).edges(edges, 0)
+    candidates[edges] = torch.from_numpy(values)
+    is_accepted = np.ones(len(candidates), dtype=bool)
+    is_accepted[edges[~is_below]] = False
+    result = drawn(stddev, 100_000)
+    stayed = is_accepted[:100_000]
+    spare = candidates.numpy()[100_000:][is_accepted[100_000:]]
+    assert (result[stayed] == candidates.numpy()[:100_000][stayed]).all()
+    assert 200 < (~stayed).sum() < len(spare), "0.3 to 0.6 % are rejected"
+    assert (result[~stayed] == spare[: (~stayed).sum()]).all()
+    monkeypatch.setattr(module._BoxLaw, "num_candidates", lambda self, size: size)
+    assert histogram_p_value(drawn(stddev, 100_000).astype(float), stddev) > 1e-9
 
 
 def low_bits_p_value(values: NDArray[np.int64], bits: int) -> float:

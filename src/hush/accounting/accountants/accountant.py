@@ -8,6 +8,7 @@ guarantee   epsilon with its unit, relation, method and assumptions
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
@@ -61,7 +62,7 @@ class Accountant(ABC):
     """
 
     method: str
-    adaptive: ClassVar[bool] = False  # whether results also hold for parameters that are chosen by earlier outcomes
+    fixed: ClassVar[str] = FIXED_IN_ADVANCE  # what a composition assumes, if outcomes may choose parameters
     assumptions: tuple[str, ...] = ()
 
     def __init__(self, *, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
@@ -128,8 +129,11 @@ class Accountant(ABC):
 
     def delta(self, epsilon: float) -> float:
         """Return delta for an epsilon: an upper bound, unless `bound` says that it is an estimate."""
+        checked = check_epsilon("epsilon", epsilon)
         try:
-            return self._delta(check_epsilon("epsilon", epsilon))
+            delta = abs(self._delta(checked))  # no -0.0
+            # A delta that underflows is not 0, unless no loss exceeds epsilon.
+            return delta if delta > 0 or self._epsilon(0.0) <= checked else math.ulp(0.0)
         except OverflowError:
             raise Unsupported("the numbers of the events overflow", "Compose fewer events") from None
 
@@ -148,7 +152,7 @@ class Accountant(ABC):
     def _fixed(self) -> tuple[str, ...]:
         """Return what a composition assumes about its parameters."""
         # If the first outcome decides what is run next, the sum of what was run is not a bound (Rogers et al. 2016).
-        return () if self.adaptive or not is_composition(ComposedEvent(self.events)) else (FIXED_IN_ADVANCE,)
+        return (self.fixed,) if is_composition(ComposedEvent(self.events)) else ()
 
     def max_tpr(self, fpr: float) -> float:
         """Return the largest true positive rate that any membership attack can reach at a false positive rate.

@@ -23,6 +23,7 @@ from hush.accounting.losses.pairs import (
     parts_that_differ,
     refuse_group,
     removed_from_sample,
+    require_claim,
     require_claim_on_one,
 )
 from hush.errors import Unsupported, check_delta, check_positive
@@ -30,6 +31,7 @@ from hush.guarantee import Relation
 from hush.numerics import expm1_or_infinity
 
 _FIXED = "the number of mechanisms, and each one's epsilon and delta, are fixed in advance"
+_LIMITED = "the sum of all epsilons, and that of all deltas, was limited to this in advance"
 Claim = tuple[float, float]
 
 
@@ -41,18 +43,20 @@ class BasicAccountant(Accountant):
     0.5
 
     Guarantee:
-        `epsilon` and `delta` are upper bounds, even if parameters are chosen adaptively.
+        `epsilon` and `delta` are upper bounds, even if parameters are chosen adaptively within these sums.
 
     Assumes:
         Each event has a single epsilon and delta (checked here: a Gaussian, which has a whole curve of them, is
-        refused).
+        refused). If outcomes decide what is run next, the sums are a limit that was set in advance (the caller's duty:
+        what happened to be run is no bound; `PureFilter` holds a limit).
 
     References:
-        Dwork & Roth 2014, Theorem 3.16; Balle, Barthe & Gaboardi 2018, Theorem 8 (sampling).
+        Dwork & Roth 2014, Theorem 3.16; Rogers et al. 2016, Theorem 3.6 (sums as a limit); Balle, Barthe & Gaboardi
+        2018, Theorem 8 (sampling).
     """
 
     method = "basic composition"
-    adaptive = True
+    fixed = _LIMITED
 
     def _check(self, event: ev.Event) -> None:
         for change in changes(self.relation):
@@ -91,7 +95,7 @@ class AdvancedAccountant(BasicAccountant):
     """
 
     method = "advanced composition"
-    assumptions = (_FIXED,)
+    fixed = _FIXED
 
     def _epsilon(self, delta: float) -> float:
         everything = ev.ComposedEvent(self.events)
@@ -144,6 +148,12 @@ def _(event: ev.LaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
     # Ghosh, Roughgarden & Sundararajan 2009: as for Laplace noise.
     return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
+
+
+@claims.register
+def _(event: ev.NoisyMaxEvent, change: Change) -> list[tuple[Claim, int]]:
+    require_claim(event, change)
+    return [((event.epsilon * change.size, 0.0), 1)]  # as for Laplace noise
 
 
 @claims.register

@@ -140,6 +140,12 @@ def _(event: ev.ExponentialMechanismEvent, change: Change) -> float:
 
 
 @rho_bound.register
+def _(event: ev.NoisyMaxEvent, change: Change) -> float:
+    require_claim(event, change)
+    return (event.epsilon * change.size) ** 2 / 2  # as for Laplace noise
+
+
+@rho_bound.register
 def _(event: ev.RandomizedResponseEvent, change: Change) -> float:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")

@@ -6,9 +6,9 @@ bound of one record. A sum of vectors of norm at most C, with Gaussian noise of 
 replacement by up to 2 C. The accountant knows the relation; the event is the same. A mechanism that knows only how far
 its value moves between neighbours says so: `PerChangeEvent`.
 
-*Claims* (`ApproximateDPEvent`, `ZeroConcentratedDPEvent`, `ExponentialMechanismEvent`, `RandomizedResponseEvent`)
-describe a mechanism by what was proven about it. They must hold for the relation of the accountant that you pass them
-to: that is your duty.
+*Claims* (`ApproximateDPEvent`, `ZeroConcentratedDPEvent`, `ExponentialMechanismEvent`, `NoisyMaxEvent`,
+`RandomizedResponseEvent`) describe a mechanism by what was proven about it. They must hold for the relation of the
+accountant that you pass them to: that is your duty.
 
 In reading order:
 
@@ -20,6 +20,7 @@ In reading order:
 
 from hush.accounting.events.claims import ApproximateDPEvent as ApproximateDPEvent
 from hush.accounting.events.claims import ExponentialMechanismEvent as ExponentialMechanismEvent
+from hush.accounting.events.claims import NoisyMaxEvent as NoisyMaxEvent
 from hush.accounting.events.claims import RandomizedResponseEvent as RandomizedResponseEvent
 from hush.accounting.events.claims import ZeroConcentratedDPEvent as ZeroConcentratedDPEvent
 from hush.accounting.events.composition import ComposedEvent as ComposedEvent

@@ -55,7 +55,8 @@ class SelfComposedEvent(Event):
 class ParallelEvent(Event):
     """One event on each of several disjoint parts, where a record's value decides its part, as in GROUP BY.
 
-    A record that is replaced may leave one part and enter another.
+    A record that is replaced may leave one part and enter another. For a user with several rows, all of them must lie
+    in one part: use `ComposedEvent` where they may not.
 
     >>> from hush.accounting import LaplaceEvent, PldAccountant
     >>> from hush.guarantee import Relation
@@ -80,7 +81,7 @@ class ParallelEvent(Event):
 class ParallelByIndexEvent(Event):
     """One event on each of several disjoint parts, where a public index decides a record's part.
 
-    A record that is replaced stays in its part.
+    A record that is replaced stays in its part. All rows of a user must have the same index.
 
     >>> from hush.accounting import LaplaceEvent, PldAccountant
     >>> parts = ParallelByIndexEvent((LaplaceEvent(2.0), LaplaceEvent(1.0)))

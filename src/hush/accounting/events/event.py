@@ -1,4 +1,4 @@
-"""The base class of events, and their JSON form (schema ``hush.event/1``).
+"""The base class of events, and their JSON form (format ``hush.event/1``).
 
 event   a frozen dataclass; its fields are numbers, strings, a relation, a unit, events, or tuples of these
 plain   nested dictionaries with a "kind" (`encode_event`, `decode_event`)
@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from hush.errors import InvalidArgument, check_instance
 from hush.guarantee import Relation, Unit
-from hush.strict_json import parse
+from hush.strict_json import parse, take_format
 
-SCHEMA = "hush.event/1"
+FORMAT = "hush.event/1"
 
 _KINDS: dict[str, type[Event]] = {}
 
@@ -27,7 +27,7 @@ class Event:
     >>> from hush.accounting import GaussianEvent
     >>> text = GaussianEvent(noise_multiplier=2.0).to_json()
     >>> text
-    '{"schema": "hush.event/1", "kind": "gaussian", "noise_multiplier": 2.0}'
+    '{"format": "hush.event/1", "kind": "gaussian", "noise_multiplier": 2.0}'
     >>> Event.from_json(text) == GaussianEvent(2.0)
     True
     """
@@ -43,7 +43,7 @@ class Event:
     def to_json(self) -> str:
         """Return the event, with everything it contains, as JSON."""
         try:
-            return json.dumps({"schema": SCHEMA, **encode_event(self)}, allow_nan=False)
+            return json.dumps({"format": FORMAT, **encode_event(self)}, allow_nan=False)
         except RecursionError:
             raise InvalidArgument(
                 "event", self.kind, "less nesting", "Flatten it: ComposedEvent takes any number of events"
@@ -51,12 +51,12 @@ class Event:
 
     @staticmethod
     def from_json(text: str) -> Event:
-        """Return the event that `to_json` wrote. Refuse other schemas, unknown fields and values out of range."""
+        """Return the event that `to_json` wrote. Refuse other formats, unknown fields and values out of range."""
         data = parse(text)
         check_instance("text", data, dict, "An event is a JSON object as Event.to_json writes it")
-        schema = data.pop("schema", None)
-        if schema != SCHEMA:
-            raise InvalidArgument("schema", schema, repr(SCHEMA), "This version of hush reads no other")
+        written = take_format(data)
+        if written != FORMAT:
+            raise InvalidArgument("format", written, repr(FORMAT), "This version of hush reads no other")
         return decode_event(data)
 
     def _set(self, **values: object) -> None:

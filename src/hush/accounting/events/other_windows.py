@@ -10,7 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hush.accounting.events.claims import ApproximateDPEvent, ExponentialMechanismEvent, ZeroConcentratedDPEvent
+from hush.accounting.events.claims import (
+    ApproximateDPEvent,
+    ExponentialMechanismEvent,
+    NoisyMaxEvent,
+    ZeroConcentratedDPEvent,
+)
 from hush.accounting.events.composition import ComposedEvent, GroupEvent, SelfComposedEvent
 from hush.accounting.events.event import Event
 from hush.accounting.events.noise import DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent
@@ -65,9 +70,11 @@ def _converted(event: Event, touched: Touched) -> Event | None:
 
 
 def _noise(event: Event, size: int) -> Event | None:
-    """Return noise rescaled to a sum that moves several times as far; None for other events."""
+    """Return noise rescaled to a sum, or to scores, that move several times as far; None for other events."""
     if isinstance(event, GaussianEvent):
         return GaussianEvent(math.nextafter(event.noise_multiplier / size, 0.0))
+    if isinstance(event, NoisyMaxEvent):
+        return NoisyMaxEvent(math.nextafter(event.epsilon * size, math.inf))
     if isinstance(event, LaplaceEvent):
         return LaplaceEvent(math.nextafter(event.scale / size, 0.0))
     if isinstance(event, (DiscreteGaussianEvent, DiscreteLaplaceEvent)):

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from hush.accounting.events.composition import ComposedEvent, GroupEvent, ParallelEvent, SelfComposedEvent
+from hush.accounting.events.composition import (
+    ComposedEvent,
+    GroupEvent,
+    ParallelByIndexEvent,
+    ParallelEvent,
+    SelfComposedEvent,
+)
 from hush.accounting.events.event import Event
 from hush.accounting.events.noise import (
     DiscreteGaussianEvent,
@@ -15,11 +21,17 @@ from hush.accounting.events.noise import (
     PerChangeEvent,
 )
 from hush.accounting.events.other_windows import windows_event
-from hush.accounting.events.sampling import BallsInBinsEvent, PoissonSampledEvent, TruncatedPoissonSampledEvent
+from hush.accounting.events.sampling import (
+    BallsInBinsEvent,
+    FixedSizeSampledEvent,
+    PoissonSampledEvent,
+    TruncatedPoissonSampledEvent,
+)
 from hush.errors import Unsupported, check_instance
 from hush.guarantee import Relation, Unit
 
 _SAMPLES = (PoissonSampledEvent, TruncatedPoissonSampledEvent, BallsInBinsEvent)
+_DIVIDING = (*_SAMPLES, FixedSizeSampledEvent, ParallelEvent, ParallelByIndexEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +70,17 @@ def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tu
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What is around an event.
+    """The context of an event.
 
     Attributes:
         is_alone: Whether nothing but compositions are around it.
         may_be_missing: Whether it is in a sample, or in a part that a replaced record may leave.
+        is_divided: Whether it is in a sample or in a part, which may hold some members of a group and not others.
     """
 
     is_alone: bool = True
     may_be_missing: bool = False
+    is_divided: bool = False
 
     def within(self, event: Event, relation: Relation) -> _Surroundings:
         """Return the surroundings of the parts of an event."""
@@ -74,12 +88,20 @@ class _Surroundings:
         return _Surroundings(
             self.is_alone and isinstance(event, (ComposedEvent, SelfComposedEvent)),
             self.may_be_missing or isinstance(event, _SAMPLES) or leaves,
+            self.is_divided or isinstance(event, _DIVIDING),
         )
 
 
 def _plain(event: Event, relation: Relation, unit: Unit, around: _Surroundings) -> tuple[Event, tuple[str, ...]]:
     """Return the plain event."""
     if isinstance(event, QualifiedEvent):
+        size = event.unit.group_size
+        if size > 1 and (around.is_divided or _divides(event.event, size)):
+            raise Unsupported(
+                f"{event.event.kind}: stated per {event.unit}, within samples or parts: these hold some members of a "
+                "group and not others, so what is stated for all of them together does not tell the cost",
+                "State the mechanism for a single unit, and give the accountant the group as its unit",
+            )
         if around.may_be_missing and event.relation is not Relation.ADD_OR_REMOVE:
             _require_contributions(event.event, event)
         inner, assumptions = _plain(event.event, relation, unit, around)
@@ -102,6 +124,13 @@ def _plain(event: Event, relation: Relation, unit: Unit, around: _Surroundings) 
     # Without qualifications inside, the very event is returned, and not an equal copy.
     same = all(getattr(event, name) is value or getattr(event, name) == value for name, value in changed.items())
     return (event if same else replace(event, **changed)), tuple(dict.fromkeys(collected))  # type: ignore[type-var]
+
+
+def _divides(event: Event, size: int) -> bool:
+    """Return whether an event has samples or parts whose cost is not that for a group of this size."""
+    if isinstance(event, QualifiedEvent) or (isinstance(event, GroupEvent) and event.size >= size):
+        return False  # stated by itself
+    return isinstance(event, _DIVIDING) or any(_divides(part, size) for part in parts_of(event))
 
 
 def _require_contributions(event: Event, stated: QualifiedEvent) -> None:

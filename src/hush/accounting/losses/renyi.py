@@ -7,7 +7,7 @@ terms are positive, so a small divergence keeps its relative accuracy.
 The integral is computed with Gauss-Legendre panels of equal relative width, on two grids. If the two disagree at an
 order, or if the profile underflows there before the integrand has decayed, it is computed again for this order alone,
 in logarithms and with panels that adapt to the integrand, twice. If these two disagree, the result is the largest loss,
-which may be infinity: a valid bound, where a guess would not be.
+or the divergence without sampling. It may be infinity: a valid bound, where a guess would not be.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from hush.accounting.losses.lattice import dominating, loss_range
 from hush.accounting.losses.noise_profiles import DiscreteGaussianProfile, GaussianProfile
 from hush.accounting.losses.profile import Array, DominatingPair, Profile
+from hush.accounting.losses.sampled_profiles import SampledRemoval
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = (240, 350)  # of the two grids
@@ -42,12 +43,11 @@ def renyi_curve(pair: DominatingPair) -> RenyiCurve:
     profile = pair.forward
     if float(profile.delta(np.zeros(1))[0]) == 0:
         return np.zeros_like
-    if isinstance(profile, GaussianProfile):
-        mu = profile.mu
-        return lambda orders: orders * mu**2 / 2
-    if isinstance(profile, DiscreteGaussianProfile):  # Canonne, Kamath & Steinke 2020, Theorem 4
-        ratio = profile.sensitivity / profile.sigma
-        return lambda orders: orders * ratio**2 / 2
+    rate = _rate(profile)
+    if rate is not None:
+        return lambda orders: orders * rate
+    # Without sampling there is no less divergence: it is quasi-convex (van Erven & Harremoes 2014, Theorem 13).
+    unsampled = _rate(profile.base) if isinstance(profile, SampledRemoval) else None
     if profile.period is not None and profile.max_loss / profile.period <= 1e4:
         curve = _from_atoms(pair, profile.period)
     else:
@@ -57,9 +57,20 @@ def renyi_curve(pair: DominatingPair) -> RenyiCurve:
     @lru_cache(maxsize=64)
     def values(orders: bytes) -> Array:
         # No mean of losses exceeds the largest one, but the safety margins do.
-        return np.minimum(curve(np.frombuffer(orders)), profile.max_loss)
+        known = np.frombuffer(orders)
+        bound = np.minimum(curve(known), profile.max_loss)
+        return bound if unsampled is None else np.minimum(bound, known * unsampled)
 
     return lambda orders: values(np.asarray(orders, dtype=float).tobytes()).copy()
+
+
+def _rate(profile: Profile) -> float | None:
+    """Return the divergence per order of a Gaussian; None for other noise."""
+    if isinstance(profile, GaussianProfile):
+        return profile.mu**2 / 2
+    if isinstance(profile, DiscreteGaussianProfile):  # Canonne, Kamath & Steinke 2020, Theorem 4
+        return (profile.sensitivity / profile.sigma) ** 2 / 2
+    return None
 
 
 def _from_atoms(pair: DominatingPair, period: float) -> RenyiCurve:

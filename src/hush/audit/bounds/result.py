@@ -18,7 +18,7 @@ from typing import Any
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
-SCHEMA = "hush.audit/1"
+FORMAT = "hush.audit/1"
 _UNBOUNDED = "unbounded"
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -177,9 +177,9 @@ class AuditResult:
         )
 
     def to_json(self) -> str:
-        """Return strict JSON (schema ``hush.audit/1``). An infinite number is written as "unbounded"."""
+        """Return strict JSON (format ``hush.audit/1``). An infinite number is written as "unbounded"."""
         document = {
-            "schema": SCHEMA,
+            "format": FORMAT,
             "epsilon": _plain(self.epsilon),
             "epsilon_lower": self.epsilon_lower,
             "confidence": self.confidence,
@@ -192,7 +192,7 @@ class AuditResult:
             "details": {name: _plain(value) for name, value in self.details.items()},
             "assumptions": list(self.assumptions),
             "bound": self.bound.value,
-            "unit": str(self.unit),
+            "unit": self.unit.name,
             "relation": self.relation.value,
         }
         return json.dumps(document, allow_nan=False)

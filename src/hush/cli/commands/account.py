@@ -117,7 +117,7 @@ def phase_event(phase: Any) -> Event:
     if not isinstance(phase, dict):
         raise InvalidArgument("phase", phase, "a JSON object", 'Such as {"noise_multiplier": 1.1, "num_steps": 100}')
     if "kind" in phase:
-        fields = {name: value for name, value in phase.items() if name not in {"schema", "num_steps"}}
+        fields = {name: value for name, value in phase.items() if name not in {"format", "schema", "num_steps"}}
         return _repeated(decode_event(fields), phase.get("num_steps", 1))
     for name in phase:
         if name not in _PHASE_KEYS:

@@ -219,7 +219,7 @@ def _as_json(people: People, plain: AttackedModel, private: AttackedModel) -> st
     """Write the results for scripts."""
     assert private.guarantee is not None
     document = {
-        "schema": "hush.attack/1",
+        "format": "hush.attack/1",
         "data": people.name,
         "fpr": _FPR,
         "confidence": _CONFIDENCE,

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hush.cli.messages import in_flags
 from hush.cli.template_file import write_template
 from hush.errors import InvalidArgument, Unsupported
 
@@ -29,7 +30,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         'check clinic.toml; hush query --catalog clinic.toml "SELECT COUNT(*) FROM visits" --epsilon 0.5',
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    init = actions.add_parser("init", help="write a template to fill in, without reading any value")
+    init = actions.add_parser(
+        "init",
+        help="write a template to fill in, without reading any value",
+        description="Write a template with the names of the tables and columns. No value is read.",
+    )
     init.add_argument(
         "data", nargs="+", metavar="DATA", help="files with tables; or postgresql://user@host/database with --table"
     )
@@ -38,7 +43,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     init.add_argument("--output", metavar="PATH", help="the file to write; if omitted, the template is printed")
     init.set_defaults(run=_init)
-    check = actions.add_parser("check", help="report every mistake in a file, without reading any value")
+    check = actions.add_parser(
+        "check",
+        help="report every mistake in a file, without reading any value",
+        description="Report every mistake in a catalog file. No value is read. With mistakes, the exit status is 2.",
+    )
     check.add_argument("file", metavar="CATALOG", help="the catalog file")
     check.set_defaults(run=_check)
 
@@ -100,7 +109,7 @@ def _check(options: argparse.Namespace) -> int:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     problems = catalog_problems(options.file)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        print(in_flags(str(problem), argparse.ArgumentParser(), argparse.Namespace()), file=sys.stderr)
     if not problems:
         print(f"{options.file} has no mistakes.")
     return 2 if problems else 0

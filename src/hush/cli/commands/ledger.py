@@ -171,7 +171,7 @@ def _add_spending(actions: Any) -> None:
     settle.add_argument("--void", type=int, metavar="ID", help="refund a reservation: nothing was released")
     settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: something may have been released")
     pending.add_argument(
-        "--force", action="store_true", help="even if a run is using it or, with --void, has stored states"
+        "--force", action="store_true", help="settle it even if a run is using it or, with --void, has stored states"
     )
 
 

@@ -221,7 +221,7 @@ def _as_json(plan: PlannedTraining) -> str:
     training = plan.run.training
     return json.dumps(
         {
-            "schema": "hush.plan/1",
+            "format": "hush.plan/1",
             "noise_multiplier": training.noise_multiplier,
             "num_steps": training.num_steps,
             "sampling_rate": training.sampling_rate,

@@ -13,7 +13,9 @@ cells of one person hold, only that person's records change:
 - **Types.** All cells are text. No type is inferred from values: what is not a number is missing where you ask for
   numbers, and affects no other cell.
 - **Numbers.** The separator of a file is known from its header, which is public. Where it is a semicolon, numbers may
-  have decimal commas: 1.234,5 is read as 1234.5.
+  have decimal commas: 1.234,5 is read as 1234.5. What 1.234 means in such a file depends on other cells, and no cell
+  decides how another one is read. So it is 1.234, unless you declare that the column has decimal commas
+  (``decimal_comma``): then it is 1234, and what is no such number is missing.
 - **Width.** Cells that a record lacks are missing, cells beyond the last column are ignored, and empty lines are not
   records.
 
@@ -34,7 +36,7 @@ import re
 import sys
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -61,6 +63,7 @@ _MARKED = (
     "hush.marked"  # what no text is becomes half of a surrogate pair in UTF-16, too: "surrogateescape" refuses that
 )
 codecs.register_error(_MARKED, lambda error: ("\udc80", error.end))  # type: ignore[attr-defined]
+_COMMA_NUMBER = re.compile(r"\s*[+-]?(?:(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d*)?|,\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*),\d+(?:[eE][+-]?\d+)?\s*")
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _SWAPPED_LINE_ENDS = str.maketrans("\r\n", "\n\r")
@@ -76,13 +79,14 @@ class CsvFile:
         delimiter: The separator.
     """
 
-    def __init__(self, path: Path, delimiter: str | None = None) -> None:
+    def __init__(self, path: Path, delimiter: str | None = None, decimal_comma: Sequence[str] = ()) -> None:
         """Read the header.
 
         Args:
             path: The file; compressed if its name ends in .gz.
             delimiter: The separator. If omitted, it is the one that is most frequent in the header; .tsv files have
                 tabs.
+            decimal_comma: The columns whose numbers have decimal commas, whatever their cells look like.
         """
         if delimiter is not None and delimiter not in DELIMITERS:
             raise InvalidArgument("delimiter", delimiter, "a comma, a semicolon, a tab or a bar")
@@ -103,6 +107,11 @@ class CsvFile:
         except csv.Error:  # its message is not shown: without a header, the text is a record
             names = []
         self.columns = column_names([lines.restored(name) for name in names], path.name)
+        unknown = next((name for name in decimal_comma if name not in self.columns), None)
+        if unknown is not None:
+            raise InvalidArgument("decimal_comma", unknown, "a column of the file")
+        readers = {True: _with_comma_read, False: _with_decimal_point if self.delimiter == ";" else None}
+        self._readers = [readers[name in decimal_comma] for name in self.columns]
 
     def batches(self) -> Iterator[list[Record]]:
         """Yield the records after the header, a few thousand at a time. A missing cell is None, or empty."""
@@ -116,9 +125,13 @@ class CsvFile:
                 return
             if lines.has_marks:
                 records = [[lines.restored(cell) for cell in record] for record in records]
-            if self.delimiter == ";":
-                records = [[_with_decimal_point(cell) for cell in record] for record in records]
-            yield of_width(len(self.columns), records)
+            records = of_width(len(self.columns), records)
+            if any(self._readers):
+                records = [
+                    [cell if read is None else read(cell) for read, cell in zip(self._readers, record, strict=True)]
+                    for record in records
+                ]
+            yield records
 
     def _reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
         return csv.reader(lines, delimiter=self.delimiter, strict=True)
@@ -227,6 +240,17 @@ def _unlimited_cells() -> Iterator[None]:
             yield
         finally:
             csv.field_size_limit(limit)
+
+
+def _with_comma_read(cell: str | None) -> str | None:
+    """Return a number of a column with decimal commas as one with a decimal point, and None for any other cell.
+
+    >>> [_with_comma_read(cell) for cell in ("1.234", "1.234,5", "-,5", "1.5", "1,234,5", "n/a")]
+    ['1234', '1234.5', '-.5', None, None, None]
+    """
+    if cell is None or _COMMA_NUMBER.fullmatch(cell) is None:
+        return None
+    return cell.replace(".", "").replace(",", ".")
 
 
 def _with_decimal_point(cell: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from hush.data.formats.arrays import idx_files, open_idx, open_npz
@@ -23,6 +24,7 @@ def open_data(
     data_dir: str | os.PathLike[str] | None = None,
     download: bool = True,
     delimiter: str | None = None,
+    decimal_comma: Sequence[str] = (),
 ) -> RawData:
     """Open data without reading any value: only names and types of columns, and names of folders, are read.
 
@@ -38,6 +40,7 @@ def open_data(
         download: Whether a known dataset may be downloaded if it is not found.
         delimiter: The delimiter of a CSV file. By default, it is the most frequent one of comma, semicolon, tab and bar
             in the first line, and a tab in a .tsv file.
+        decimal_comma: The columns of a CSV file whose numbers have decimal commas: 1.234 is 1234 there, and 1,5 is 1.5.
 
     Returns:
         The data, for `needs_learning`, `template` and `prepare`.
@@ -47,7 +50,7 @@ def open_data(
     if path.is_dir():
         data = _open_folder(path, text)
     elif path.is_file():
-        data = _open_file(path, text, delimiter)
+        data = _open_file(path, text, delimiter, decimal_comma)
     elif text in NAMES:
         data = open_known(text, None if data_dir is None else Path(data_dir), allow_download=download)
     else:
@@ -57,10 +60,10 @@ def open_data(
     return data
 
 
-def _open_file(path: Path, name: str, delimiter: str | None) -> RawData:
+def _open_file(path: Path, name: str, delimiter: str | None, decimal_comma: Sequence[str]) -> RawData:
     if path.name.lower().endswith(".npz"):
         return open_npz(path, name)
-    table = open_table_file(path, name, delimiter)
+    table = open_table_file(path, name, delimiter, decimal_comma)
     if table is None:
         raise InvalidArgument("data", name, _ACCEPTED)
     return table

@@ -26,6 +26,10 @@ CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 _EXCEL_ENDINGS = (".xlsx", ".xlsm")
 _OTHER_SPREADSHEETS = (".xls", ".xlsb", ".ods", ".numbers")
+DECIMAL_POINTS = (
+    "in the CSV file, which has semicolons, 1.234 is a number between 1 and 2: if it is more than a thousand in some "
+    "column, declare that column with decimal_comma"
+)
 TABLE_FILES = "a .csv, .tsv, .csv.gz, .xlsx or .parquet file"
 
 
@@ -38,17 +42,24 @@ class _TextFile(Protocol):
         """Yield the records."""
 
 
-def open_table_file(path: Path, name: str, delimiter: str | None = None) -> TableData | None:
+def open_table_file(
+    path: Path, name: str, delimiter: str | None = None, decimal_comma: Sequence[str] = ()
+) -> TableData | None:
     """Open a table file by its file-name ending; None for any other ending.
 
     Args:
         path: The file.
         name: The name that the caller used.
         delimiter: The separator of a CSV file; None for the most frequent one of the header.
+        decimal_comma: The columns of a CSV file whose numbers have decimal commas.
     """
     file_name = path.name.lower()
     if file_name.endswith(CSV_ENDINGS):
-        return _text_table(name, CsvFile(path, delimiter), (ASSUMPTION,))
+        file = CsvFile(path, delimiter, decimal_comma)
+        is_clear = file.delimiter != ";" or bool(decimal_comma)
+        return _text_table(name, file, (ASSUMPTION,) if is_clear else (ASSUMPTION, DECIMAL_POINTS))
+    if decimal_comma:
+        raise InvalidArgument("decimal_comma", list(decimal_comma), "none, unless the data are a CSV file")
     if file_name.endswith(_EXCEL_ENDINGS):
         return _text_table(name, Worksheet(path), ("the table is the first worksheet of the workbook",))
     if file_name.endswith(PARQUET_ENDINGS):

@@ -31,6 +31,7 @@ class ColumnKind(StrEnum):
     TEXT = "text"
     DATE = "date"
     TIME = "timestamp"
+    INSTANT = "timestamp with a time zone"
     NULL = "null"
     OTHER = "other"
 
@@ -55,15 +56,14 @@ _DECLARED: Mapping[ColumnKind, tuple[str, ...]] = {
     ColumnKind.DATE: ("DATE",),
     ColumnKind.TIME: ("TIMESTAMP", "DATETIME"),
 }
+_ZONED = ("WITH TIME ZONE", "TIMESTAMPTZ", "_LTZ")  # a TIMESTAMP that contains any of these is a moment
 # A declared type that contains any of these is OTHER, whatever its prefix: DATE[] is a list, not a date.
 _OTHER = (
     "INTERVAL",
     "BYTEA",
     "[",
-    "WITH TIME ZONE",
-    "TIMESTAMPTZ",
+    "TIME WITH TIME ZONE",
     "TIMETZ",
-    "_LTZ",
     "STRUCT",
     "MAP",
     "LIST",
@@ -82,7 +82,9 @@ _PYTHON: Mapping[ColumnKind, tuple[type, ...]] = {
     ColumnKind.DATE: (date,),
     ColumnKind.TIME: (datetime,),
 }
-_TIME_ZONE_ADVICE = "If the column has a time zone, create a view with (column AT TIME ZONE 'UTC')"
+_TIME_ZONE_ADVICE = (
+    "If it has one, create a view with (column AT TIME ZONE 'UTC'); on Spark, with CAST(column AS TIMESTAMP_NTZ)"
+)
 _NUMERIC_NAME = re.compile(r"[\d\s.,:;/+-]+")
 LARGEST = 1e100  # numbers of larger magnitude count as missing, on every engine
 # Bounds are wider than 1e-50 and within 1e50: products of a few such numbers stay within the range of a double.
@@ -93,12 +95,14 @@ def kind_of(declared: str) -> ColumnKind:
     """Return the kind of a column from the type that its engine declares.
 
     >>> [str(kind_of(declared)) for declared in ("BIGINT", "DECIMAL(18,2)", "TIMESTAMP WITH TIME ZONE")]
-    ['integer', 'number', 'other']
+    ['integer', 'number', 'timestamp with a time zone']
     """
     type_name = declared.upper().strip()
     # The values of an ENUM are part of its type, and may contain any word.
     if any(word in type_name for word in _OTHER) and not type_name.startswith("ENUM"):
         return ColumnKind.OTHER
+    if type_name.startswith("TIMESTAMP") and any(word in type_name for word in _ZONED):
+        return ColumnKind.INSTANT
     return next((kind for kind, prefixes in _DECLARED.items() if type_name.startswith(prefixes)), ColumnKind.OTHER)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hush.data.tables.catalog import ColumnKind, kind_of
-from hush.data.tables.catalog_toml import FORMAT, PASSWORDS, VERSION, toml_key, toml_text
+from hush.data.tables.catalog_toml import FORMAT, PASSWORDS, toml_key, toml_text
 from hush.errors import InvalidArgument
 
 _HEAD = f"""\
@@ -17,17 +17,17 @@ _HEAD = f"""\
 #
 # unit             the column that identifies a person; "row" if each row is a different person. To protect a person
 #                  within each month: unit = {{column = "...", time = "...", window = "month"}}
-# public           true for a public table, such as a list of postcodes; it has no unit, and nothing else to declare
+# public           true for a public table, such as a list of postcodes; it has no unit, but bounds and decimal_comma
 # rows_per_unit    how many rows of a person count in each group, and
 # groups_per_unit  in how many groups a person counts, if you know; otherwise each query chooses limits privately
 # rows_in_total    instead of rows_per_unit: rows of a person in all groups together. Limits that an answer chose are
 #                  written so, and can be kept here: they were paid for
-# most_rows        instead of both: a fact that you know, that nobody has more rows than this. Nothing is left out then
+# most_rows        instead of rows_per_unit: a fact, that nobody has more rows than this. No row is left out
+# decimal_comma    columns of a CSV file whose numbers have decimal commas: 1.234 is 1234 there, and 1,5 is 1.5
 # required         columns with bounds, whose missing values count as the middle of the bounds
 # bounds           the range of a column that is summed or averaged; values outside are moved to its ends
 # keys             the groups to report, if they are public: all of them, with or without rows; NULL is {{null = true}}
 format = "{FORMAT}"
-version = {VERSION}
 """
 _DATABASE = f"# No password here. {PASSWORDS}.\n"
 _DECLARATIONS = """\

@@ -3,14 +3,14 @@
 `hush.sql.load_catalog` and `hush query --catalog` read it, and `hush catalog init` writes the first version. A file
 holds declarations only. Opening one reads no data, and it cannot hold a password.
 
-    format = "hush-catalog"
-    version = 1
+    format = "hush.catalog/1"
     database = "postgresql://analyst@host/clinic"  # instead of the tables' data
 
     [tables.visits]
     data = "visits.parquet"     # relative to this file
     unit = "patient"            # or "row"; or a table with column, time and window
     required = ["cost"]
+    decimal_comma = ["cost"]    # in a CSV file: 1.234 is 1234
     rows_per_unit = 20
     groups_per_unit = 5
     bounds.cost = [0, 500]
@@ -38,8 +38,9 @@ from urllib.parse import parse_qsl
 
 from hush.data.tables.catalog import ROW, WINDOWS
 from hush.errors import HushError, InvalidArgument, check_count
+from hush.strict_json import take_format
 
-FORMAT, VERSION = "hush-catalog", 1
+FORMAT = "hush.catalog/1"
 PASSWORDS = "Use PGPASSWORD or ~/.pgpass for a password"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DATABASES = ("postgresql://", "postgres://")
@@ -76,6 +77,7 @@ class DeclaredTable:
         bounds: As for `hush.table`, and so are the others.
         keys: The groups of columns.
         required: Columns with bounds.
+        decimal_comma: Columns of a CSV file whose numbers have decimal commas.
         rows_per_unit: A limit for queries of this table alone: rows of a unit in each group.
         groups_per_unit: A limit for queries of this table alone: groups of a unit.
         rows_in_total: Instead of ``rows_per_unit``: rows of a unit in all groups together, as in limits that hush
@@ -88,6 +90,7 @@ class DeclaredTable:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    decimal_comma: tuple[str, ...] = ()
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     rows_in_total: int | None = None
@@ -123,25 +126,23 @@ def read_catalog(path: str | Path) -> CatalogFile:
         is_syntax = isinstance(error, tomllib.TOMLDecodeError)
         reason = str(error) if is_syntax else "It holds a number or a nesting that is too large"
         return CatalogFile(path=file, problems=(InvalidArgument("catalog", file.name, "TOML", reason),))
-    version = _wrong_version(content)
-    if version is not None:
-        return CatalogFile(path=file, problems=(version,))
+    problem = _wrong_format(content)
+    if problem is not None:
+        return CatalogFile(path=file, problems=(problem,))
     return _CatalogReader(file).catalog(content)
 
 
 _INIT = "`hush catalog init DATA` writes one"
+_NEWER = "It was written for a newer hush. Install that"
 
 
-def _wrong_version(content: Mapping[str, Any]) -> InvalidArgument | None:
-    """Return why a file cannot be read by this version; None if it can."""
-    if content.get("format") != FORMAT:
-        return InvalidArgument("format", content.get("format"), repr(FORMAT), _INIT)
-    version = content.get("version")
-    if type(version) is not int or version != VERSION:
-        is_newer = type(version) is int and version > VERSION
-        why = "It was written for a newer hush. Install that" if is_newer else ""
-        return InvalidArgument("version", version, str(VERSION), *filter(None, [why]))
-    return None
+def _wrong_format(content: dict[str, Any]) -> InvalidArgument | None:
+    """Take the format out of a file, and return why this version cannot read the rest; None if it can."""
+    written = take_format(content)
+    if written == FORMAT:
+        return None
+    is_newer = re.fullmatch(r"hush\.catalog/[1-9]\d*", str(written)) is not None
+    return InvalidArgument("format", written, repr(FORMAT), _NEWER if is_newer else _INIT)
 
 
 class _CatalogReader:
@@ -153,7 +154,7 @@ class _CatalogReader:
 
     def catalog(self, content: Mapping[str, Any]) -> CatalogFile:
         """Return the whole file."""
-        self._check_keys("", content, ("format", "version", "database", "tables"))
+        self._check_keys("", content, ("format", "database", "tables"))
         database = self._read("database", content.get("database"), checked_address)
         named = self._read("tables", content.get("tables", {}), _mapping) or {}
         tables = {name: self._table(name, value) for name, value in named.items()}
@@ -178,23 +179,25 @@ class _CatalogReader:
         location = _location("tables", name)
         content = self._read(location, value, _mapping) or {}
         is_public = bool(self._read(f"{location}.public", content.get("public"), _boolean))
-        allowed = ("data", "public") if is_public else ("data", "public", *_PRIVATE)
+        allowed = ("data", "public", *(_PUBLIC if is_public else _PRIVATE))
         self._check_keys(location, content, allowed)
         data = self._read(f"{location}.data", content.get("data"), _path)
         read: dict[str, Any] = {"data": None if data is None else self._path.parent / data}
+        read["bounds"] = self._columns(f"{location}.bounds", content.get("bounds", {}), _bounds)
+        read["decimal_comma"] = self._read(f"{location}.decimal_comma", content.get("decimal_comma"), _names)
         if not is_public:
             if "unit" not in content:
                 self._refuse(f"{location}.unit", None, "the column that identifies a person", _UNIT_ADVICE)
             read["unit"] = self._unit(f"{location}.unit", content.get("unit", ROW))
-            for key in ("bounds", "keys"):
-                read[key] = self._columns(f"{location}.{key}", content.get(key, {}), _PRIVATE[key])
+            read["keys"] = self._columns(f"{location}.keys", content.get("keys", {}), _PRIVATE["keys"])
             for key in ("required", "rows_per_unit", "groups_per_unit", "rows_in_total", "most_rows"):
                 read[key] = self._read(f"{location}.{key}", content.get(key), _PRIVATE[key])
             if "rows_per_unit" in content and "rows_in_total" in content:
                 self._refuse(f"{location}.rows_in_total", content["rows_in_total"], "none with rows_per_unit")
             if "most_rows" in content and ("rows_per_unit" in content or "rows_in_total" in content):
                 self._refuse(f"{location}.most_rows", content["most_rows"], "none with a limit on rows")
-        return DeclaredTable(**{**read, "required": tuple(read.get("required") or ())})
+        lists = {key: tuple(read.get(key) or ()) for key in ("required", "decimal_comma")}
+        return DeclaredTable(**{**read, **lists})
 
     def _unit(self, location: str, value: Any) -> DeclaredUnit:
         """Return a unit: a name, or a table."""
@@ -341,11 +344,13 @@ def _limit(location: str, value: Any) -> int:
     return check_count(location, value)
 
 
+_PUBLIC = ("bounds", "decimal_comma")
 _PRIVATE: Mapping[str, Callable[[str, Any], Any]] = {
     "unit": _name,
     "bounds": _bounds,
     "keys": _key_values,
     "required": _names,
+    "decimal_comma": _names,
     "rows_per_unit": _limit,
     "groups_per_unit": _limit,
     "rows_in_total": _limit,

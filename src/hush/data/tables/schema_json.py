@@ -1,4 +1,4 @@
-"""The JSON form of a schema: one object with a format, a version, and ``help`` fields that are ignored.
+"""The JSON form of a schema: one object with a ``format``, and ``help`` fields that are ignored.
 
 `encode` and `decode` are inverse to each other. `decode` is strict: an unknown field is probably a typing error, and
 ignoring it would silently learn something that you meant to declare.
@@ -13,10 +13,9 @@ from typing import Any
 
 from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text
 from hush.errors import InvalidArgument
-from hush.strict_json import parse
+from hush.strict_json import parse, take_format
 
-FORMAT = "hush-schema"
-VERSION = 1
+FORMAT = "hush.schema/1"
 HELP = (
     "Everything here counts as public: write down what you know without looking at the data. kind is numeric (lower, "
     "upper), category (values), text (vocabulary: a list of words, or the path of a file with one word per line) or "
@@ -24,7 +23,7 @@ HELP = (
     "unit names the column with the privacy unit of each row; groups are columns to compare accuracy by. Fields named "
     "help are ignored."
 )
-_FIELDS = {"format", "version", "target", "unit", "groups", "images", "columns"}
+_FIELDS = {"target", "unit", "groups", "images", "columns"}
 
 
 def encode(
@@ -39,7 +38,6 @@ def encode(
     """Return the text of a schema file. The arguments are the fields of `Schema`."""
     content = {
         "format": FORMAT,
-        "version": VERSION,
         "help": HELP,
         "target": {"column": target, "classes": _listed(classes)},
         "unit": unit,
@@ -58,11 +56,10 @@ def decode(text: str, folder: Path) -> dict[str, Any]:
         folder: The folder that paths of vocabularies are relative to.
     """
     content = _json_object("schema", parse(text))
+    written = take_format(content)
+    if written != FORMAT:
+        raise InvalidArgument("format", written, repr(FORMAT), "hush schema DATA writes a template")
     _check_fields("schema", content, _FIELDS)
-    if content.get("format") != FORMAT:
-        raise InvalidArgument("format", content.get("format"), repr(FORMAT), "hush schema DATA writes a template")
-    if content.get("version") != VERSION:
-        raise InvalidArgument("version", content.get("version"), str(VERSION), "Use the hush that wrote it")
     target = _json_object("target", content.get("target") or {})
     _check_fields("target", target, {"column", "classes"})
     columns = _json_object("columns", content.get("columns") or {})

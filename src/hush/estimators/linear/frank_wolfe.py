@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from hush.accounting import Event, SelfComposedEvent, calibrate_noise, events
+from hush.accounting import Event, SelfComposedEvent, events, selection_epsilon
 from hush.errors import check_count, check_positive
 from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
 from hush.estimators.linear.sums import exact_products, truncate
 from hush.mechanisms import ExponentialMechanism
-from hush.numerics import round_down
 from hush.randomness import RandomSource
 
 _SLACK = 1e-7  # sums are exact; converting them to floats rounds by far less than this
@@ -67,23 +65,8 @@ class FrankWolfe(LinearMethod):
         """Divide epsilon between the selections."""
         num_selections = self.num_steps * problem.outputs
         return _FrankWolfeRecipe(
-            problem=problem, method=self, epsilon=_selection_epsilon(problem.epsilon, problem.delta, num_selections)
+            problem=problem, method=self, epsilon=selection_epsilon(problem.epsilon, problem.delta, num_selections)
         )
-
-
-@lru_cache(maxsize=64)
-def _selection_epsilon(epsilon: float, delta: float, num_selections: int) -> float:
-    """Return the epsilon of each selection: an equal share, or what composition of bounded ranges allows, if more."""
-    equal_share = round_down(epsilon / num_selections)
-    if not delta > 0 or num_selections == 1:
-        return equal_share
-    # Exponential mechanisms have bounded range, which composes better than pure epsilon (Dong, Durfee & Rogers 2020).
-    composed = 1 / calibrate_noise(
-        epsilon=epsilon,
-        delta=delta,
-        template=lambda noise: SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), num_selections),
-    )
-    return max(equal_share, composed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hush.accounting import ComposedEvent, Event, PldAccountant, RdpAccountant, events
+from hush.accounting import ComposedEvent, Event, PldAccountant, SelectionAccountant, events
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import ParallelByIndexEvent, plain_event
 from hush.accounting.receipts import receipt_of
@@ -247,7 +247,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         event, inherited = plain_event(event, RELATION, UNIT)
         base_assumptions = ("every fit costs what its event states, for any data", *assumptions_of(source))
         stated = tuple(dict.fromkeys((*base_assumptions, *inherited)))
-        accountant = PldAccountant() if self.repetitions is None else RdpAccountant()
+        accountant = PldAccountant() if self.repetitions is None else SelectionAccountant()
         if self.repetitions is not None:
             stated += ("the number of fits and their running time are kept secret",)
         epsilon = accountant.compose(event).epsilon(float(self.delta))

@@ -64,7 +64,7 @@ def divide_units(blocks: Sequence[str], unit: Unit) -> bool:
 
 
 def _is_period(name: str) -> bool:
-    """Return whether a block is a year, a month or a day that there is."""
+    """Return whether a block is an existing year, month or day."""
     try:
         return _PERIOD.fullmatch(name) is not None and bool(date.fromisoformat(f"{name}-01-01"[:10]))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Appends the row of a charge: out of the box, priced by the privacy filter, as the first one, or as a claim.
+"""Appends the row of a charge: from the box, priced by the privacy filter, as the first one, or as a claim.
 
 A row is priced before it is appended. The database then checks it against the cap.
 """

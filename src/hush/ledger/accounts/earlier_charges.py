@@ -27,6 +27,7 @@ from hush.ledger.accounts.terms.boxes import boxed_row_block
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind, parsed_details
 from hush.ledger.storage.errors import NotAllowed
+from hush.strict_json import take_format
 
 if TYPE_CHECKING:
     from hush.ledger.accounts.ledger_budget import LedgerBudget
@@ -102,9 +103,15 @@ def same_event(stored: str | None, asked: str) -> bool:
     if stored is None or stored == asked:
         return stored == asked
     try:
-        return bool(_terms(json.loads(stored)) == _terms(json.loads(asked)))
+        return bool(_terms(_content(stored)) == _terms(_content(asked)))
     except (ValueError, RecursionError):  # somebody has written a row without hush
         return False
+
+
+def _content(event: str) -> Any:
+    """Return what an event's JSON holds, with its format as today's version writes it."""
+    content = json.loads(event)
+    return {"format": take_format(content), **content} if isinstance(content, dict) else content
 
 
 def _terms(content: Any) -> Any:

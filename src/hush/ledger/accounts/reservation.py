@@ -177,7 +177,7 @@ class Reserved:
                 "reservation",
                 self.id,
                 "one that was charged all of delta, or the only one so far",
-                "Others were charged after it, and their answers may have decided that it is not run",
+                "Other charges followed, and their answers may be why it is not run",
                 "Commit it: it stays charged",
             )
 

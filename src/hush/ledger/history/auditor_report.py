@@ -10,6 +10,7 @@ from typing import Any, Final
 from hush.accounting.budget import Box, Cap
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.blocks import guarantee_in_blocks
+from hush.ledger.accounts.terms.cap import unit_name_from
 from hush.ledger.accounts.terms.standard_query import WHOLE, standard_query
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
 from hush.ledger.history.ledger_replay import LedgerReplay
@@ -145,13 +146,13 @@ def _promised(key: str, name: str, budget: BudgetRecord) -> Section:
     rules = [] if cap.order is None else [f"Renyi divergence at order {cap.order:.6g}"]
     rules += ["comparison with Gaussian noise"] if cap.gaussian_rule.most >= 0 else []
     rules += ["basic composition"] if cap.limit.pure >= 0 else []
-    called = budget.terms.get("unit", {}).get("called", "")
+    called = unit_name_from(budget.terms)
     rows: list[tuple[object, object]] = [
         ("Epsilon", html.written_epsilon(guarantee.epsilon)),
         ("Delta", html.written_delta(guarantee.delta)),
         ("Privacy unit", html.join([str(cap.unit), " (", html.name(called), ")"])),
         ("Neighbouring datasets", cap.relation.value),
-        ("Enforced by", f"privacy filters, of which one has to accept everything: {', or '.join(rules)}"),
+        ("Enforced by", f"privacy filters, at least one of which must accept all charges: {', or '.join(rules)}"),
         *([] if cap.box is None else [("Declared releases", _declared(cap.box))]),
         ("Part of delta reserved for claims", html.written_delta(cap.claims_delta or 0.0)),
         ("Fingerprint of the data", html.name(budget.terms.get("fingerprint") or "none")),

@@ -110,7 +110,7 @@ class LedgerReplay:
             whole, reserved = self.cost(cap, charge.row.event or "", details)
             return event, cap.part_cost(event, whole, reserved)
         if boxed_row_block(cap, event) != charge.row.block:
-            raise _Impossible("it is charged to a kind of the box that it is not of")
+            raise _Impossible("it is charged to a kind of release that it does not match")
         return event, ONE_RELEASE
 
     # The hash chain
@@ -196,7 +196,7 @@ class LedgerReplay:
         charge.delta = details.get("stated", delta)
         charge.claimed = delta is not None or bool(details.get("first")) or is_boxed(budget.cap, names)
         if details.get("first") and any(budget.blocks[name].budget.spent != Cost() for name in names):
-            self._note(row, "cost", "it is charged as the first event, and is not")
+            self._note(row, "cost", "it is charged as the first event but is not the first")
         if plan is None:
             self._analyse(row, charge, budget, row.event)
         else:

@@ -47,6 +47,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "discrete-gaussian": lambda e: f"discrete Gaussian noise, sigma {e.sigma:.4g}, sensitivity {e.sensitivity:,}",
     "discrete-laplace": lambda e: f"discrete Laplace noise, scale {e.scale:.4g}, sensitivity {e.sensitivity:,}",
     "exponential-mechanism": lambda e: f"exponential mechanism, epsilon {e.epsilon:.4g}",
+    "noisy-max": lambda e: f"the index of the largest noisy score, epsilon {e.epsilon:.4g}",
     "randomized-response": lambda e: f"randomised response over {e.num_values:,} values, epsilon {e.epsilon:.4g}",
     "approximate-dp": _claim,
     "zcdp": lambda e: f"a mechanism with {e.rho:.4g}-zCDP",

@@ -160,8 +160,8 @@ def _set_path(connection: Any, _: Any) -> None:
             raise InvalidArgument(
                 "url",
                 "...",
-                "a database in whose schema not everybody may create functions",
-                "They would run with your rights",
+                "a database with a schema in which not everyone may create functions",
+                "Their functions would run with your rights",
                 f"Let its owner run: REVOKE CREATE ON SCHEMA {place[0]} FROM PUBLIC",
             )
         cursor.execute(f"SET search_path = {place[0]}, pg_temp")

@@ -37,7 +37,7 @@ def load_catalog(path: str | Path, *, connection: Any = None, content_key: Conte
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "people.csv").write_text("who,age\n" + "".join(f"{i},{i % 70}\n" for i in range(5000)))
-    >>> lines = ['format = "hush-catalog"', "version = 1", "[tables.people]", 'data = "people.csv"', 'unit = "who"']
+    >>> lines = ['format = "hush.catalog/1"', "[tables.people]", 'data = "people.csv"', 'unit = "who"']
     >>> _ = (folder / "clinic.toml").write_text("\n".join([*lines, "bounds.age = [0, 100]"]))
     >>> people = load_catalog(folder / "clinic.toml")
     >>> answer = people.sql("SELECT AVG(age) AS age FROM people", epsilon=1.0)
@@ -128,16 +128,16 @@ def _misfit(engine: Engine, name: str, entry: DeclaredTable) -> list[HushError]:
         columns = table_columns(engine, name, "name")
     except HushError as problem:
         return [problem]
-    if entry.unit is None:
-        return []
     known = {column: declared for column, declared in columns.items() if column != ROW}
     alone = partial(PrivateTable, columns=known, unit=ROW, row_id=("hush_row", "BIGINT"))
     bounds = {column: {column: pair} for column, pair in entry.bounds.items()}
-    attempts: list[Callable[[], Any]] = [partial(_joined, entry.unit, name, engine)]
+    attempts: list[Callable[[], Any]] = [] if entry.unit is None else [partial(_joined, entry.unit, name, engine)]
     attempts += [partial(alone, bounds=pair) for pair in bounds.values()]
     attempts += [
         partial(alone, keys={column: keys}, bounds=bounds.get(column, {})) for column, keys in entry.keys.items()
     ]
+    if entry.decimal_comma:
+        attempts.append(partial(JoinedTable(None, decimal_comma=entry.decimal_comma).without_unit, engine, name))
     attempts += [
         partial(alone, required=frozenset({column}), bounds=bounds.get(column, {})) for column in entry.required
     ]
@@ -161,8 +161,9 @@ def _joined(unit: DeclaredUnit, name: str, engine: Engine) -> PrivateTable:
 def _declared(engine: Engine, name: str, entry: DeclaredTable) -> PrivateTable | PublicTable:
     """Return a table of a file, with the columns that the engine reports."""
     if entry.unit is None:
-        return PublicTable(columns=table_columns(engine, name, "name"))
-    joined = JoinedTable(None, _unit_of(entry.unit), entry.bounds, entry.keys, entry.required)
+        public = JoinedTable(None, bounds=entry.bounds, decimal_comma=entry.decimal_comma)
+        return public.without_unit(engine, name)
+    joined = JoinedTable(None, _unit_of(entry.unit), entry.bounds, entry.keys, entry.required, entry.decimal_comma)
     return joined.on(engine, name, "name")
 
 

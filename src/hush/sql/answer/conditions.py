@@ -108,8 +108,8 @@ def _beyond_limit(query: PricedQuery, measure: Measure, choice: ChosenLimit) -> 
 
 def _bounds(plan: QueryPlan, choices: Choices) -> Iterator[str]:
     """Yield the bounds of the columns that are summed, and what is beyond those that were learned."""
-    undeclared = {column.source for column in plan.undeclared}
-    declared = {column.source: column for column in plan.columns_added_up() if column.source not in undeclared}
+    undeclared = {column.identity for column in plan.undeclared}
+    declared = {column.identity: column for column in plan.columns_added_up() if column.identity not in undeclared}
     for column in declared.values():
         if column.bounded:
             ends = f"{column.low:,.6g} and {column.high:,.6g}"

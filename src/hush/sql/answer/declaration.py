@@ -16,7 +16,7 @@ from hush.guarantee import CalendarWindow, UserWindow
 from hush.sql.answer.choices.limits import MostRows, RequestedLimits
 from hush.sql.answer.table import Table
 from hush.sql.engines.data_identity import ContentKey
-from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
+from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows, ReadsNumbers
 from hush.sql.engines.openers import open_engine
 from hush.statistics import EachRow
 
@@ -35,6 +35,7 @@ class JoinedTable:
         bounds: As for `table`.
         keys: As for `table`. Not for public tables.
         required: As for `table`. Not for public tables.
+        decimal_comma: As for `table`.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -55,6 +56,7 @@ class JoinedTable:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: Sequence[str] = ()
+    decimal_comma: Sequence[str] = ()
 
     def on(self, engine: Engine, name: str, argument: str) -> PrivateTable:
         """Return the table's declarations, with the columns that the engine reports.
@@ -65,8 +67,10 @@ class JoinedTable:
             argument: The argument to name in messages.
         """
         unit, time, window = _unit_columns(self.unit)
+        if unit in self.decimal_comma:  # 1.234 and 1234 would be one person
+            raise InvalidArgument("decimal_comma", unit, "columns of numbers, not the unit")
         zone = self.unit.zone if isinstance(self.unit, UserWindow) else "UTC"
-        columns = table_columns(engine, name, argument)
+        columns = self._columns(engine, name, argument)
         if unit == ROW and ROW in columns:
             advice = "Rename the column in the file, or in a view if the table is in a database"
             raise InvalidArgument("unit", ROW, "an unambiguous name: the table has a column called row", advice)
@@ -86,7 +90,16 @@ class JoinedTable:
         """Return the declarations of a public table, with the columns that the engine reports."""
         if self.unit is not None or self.keys or self.required:
             raise InvalidArgument("public", name, "a table without unit, keys or required", "Or declare it in private=")
-        return PublicTable(columns=table_columns(engine, name, "public"), bounds=self.bounds)
+        return PublicTable(columns=self._columns(engine, name, "public"), bounds=self.bounds)
+
+    def _columns(self, engine: Engine, name: str, argument: str) -> dict[str, str]:
+        """Return the table's columns, once the engine knows which of them have decimal commas."""
+        commas = _column_names("decimal_comma", self.decimal_comma)
+        if commas and not isinstance(engine, ReadsNumbers):
+            raise InvalidArgument("decimal_comma", commas, "none, unless the data are a CSV file")
+        if commas and isinstance(engine, ReadsNumbers):
+            engine.read_decimal_commas(name, commas)
+        return table_columns(engine, name, argument)
 
 
 def table(
@@ -97,6 +110,7 @@ def table(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     keys: Mapping[str, Sequence[Any]] | None = None,
     required: Sequence[str] = (),
+    decimal_comma: Sequence[str] = (),
     public: Mapping[str, Any] | None = None,
     private: Mapping[str, JoinedTable] | None = None,
     rows_per_unit: int | MostRows | None = None,
@@ -125,6 +139,8 @@ def table(
             to report are selected privately.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares the count of
             COUNT(*).
+        decimal_comma: The columns of a CSV file whose numbers have decimal commas. There, 1.234 is 1234, 1,5 is 1.5,
+            and what is no such number is missing. No cell decides how others are read, so 1.234 has to be declared.
         public: Public tables to join, by name. None for a table that the connection, database or session has; a
             `JoinedTable` without a unit for one whose columns need bounds.
         private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
@@ -160,7 +176,7 @@ def table(
     }
     if content_key is not None:
         check_instance("content_key", content_key, ContentKey, "Write ContentKey(secrets.token_bytes(32))")
-    first = JoinedTable(data, unit, bounds or {}, keys or {}, required)
+    first = JoinedTable(data, unit, bounds or {}, keys or {}, required, decimal_comma)
     _unit_columns(unit)  # refuse a wrong unit before anything is opened
     others = {other: joined.data for other, joined in {**lookups, **private_tables}.items()}
     engine, table_name = open_engine(data, name, others)

@@ -25,6 +25,7 @@ _TYPES: Mapping[ColumnKind, str] = {
     ColumnKind.TEXT: "VARCHAR",
     ColumnKind.DATE: "DATE",
     ColumnKind.TIME: "TIMESTAMP",
+    ColumnKind.INSTANT: "TIMESTAMP WITH TIME ZONE",
 }
 # The values of a column without bounds or keys; {h} is a hash of the row and the column.
 _UNDECLARED: Mapping[ColumnKind, str] = {
@@ -34,6 +35,7 @@ _UNDECLARED: Mapping[ColumnKind, str] = {
     ColumnKind.TEXT: "'value ' || ({h} % 5)",
     ColumnKind.DATE: "DATE '2024-01-01' + CAST({h} % 366 AS INTEGER)",
     ColumnKind.TIME: "TIMESTAMP '2024-01-01' + to_hours(CAST({h} % 8784 AS INTEGER))",
+    ColumnKind.INSTANT: "to_timestamp(1704067200 + 3600 * ({h} % 8784))",
 }
 
 

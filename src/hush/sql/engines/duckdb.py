@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ ACCEPTED = (
     "SQLAlchemy or ADBC"
 )
 ROW_ID = "hush_row"
+_COMMAS = "VARCHAR WITH DECIMAL COMMAS"
 # More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
 # rows, over this one.
 _PART_ROWS, _MAX_PARTS = 200_000, 16
@@ -65,6 +66,7 @@ class DuckDBEngine:
         self._files: dict[str, TableData] = {}  # read into memory by `load`
         self._parquet: dict[str, ParquetFile] = {}
         self._frames: dict[str, Any] = {}
+        self._commas: dict[str, tuple[str, ...]] = {}
         self._loaded: set[str] = set()
         self._tolerant: set[str] = set()
         self._numbered: set[str] = set()
@@ -72,15 +74,19 @@ class DuckDBEngine:
             self._check_collation()
         for name, table in dict(data or {}).items():
             self._register(name, table)
-        assumptions = [line for file in self._files.values() for line in file.file_assumptions]
-        self.assumptions: tuple[str, ...] = tuple(dict.fromkeys(assumptions))
         if not self._is_yours:
             self._lock([str(file.path.resolve()) for file in self._parquet.values()])
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is assumed about the files."""
+        return tuple(dict.fromkeys(line for file in self._files.values() for line in file.file_assumptions))
 
     def columns(self, table: str) -> dict[str, str]:
         """Return the declared type of each of a table's columns. Columns of a CSV file or a worksheet are text."""
         if table in self._files:
-            return dict.fromkeys(self._files[table].columns or (), "VARCHAR")
+            commas = self._commas.get(table, ())
+            return {name: _COMMAS if name in commas else "VARCHAR" for name in self._files[table].columns or ()}
         if table in self._parquet:
             file = self._parquet[table]
             return dict(zip(file.columns, file.types, strict=True))
@@ -91,6 +97,16 @@ class DuckDBEngine:
         if table not in self._frames:
             self._check_types_are_declared(table)
         return {str(row[0]): "VARCHAR COLLATE" if row[0] in collated else str(row[1]) for row in rows}
+
+    def read_decimal_commas(self, table: str, columns: Sequence[str]) -> None:
+        """Read these columns of a CSV file as numbers with decimal commas. Their declared type says so."""
+        file = None
+        if table in self._files:
+            path = self._paths[table]
+            file = open_table_file(path, path.name, decimal_comma=columns)
+        if file is None:
+            raise InvalidArgument("decimal_comma", list(columns), "none, unless the data are a CSV file")
+        self._files[table], self._commas[table] = file, tuple(columns)
 
     def row_id(self, table: str) -> tuple[str, str]:
         """Return the name and type of a column that no two rows share, for tables whose rows are the units."""

@@ -6,7 +6,7 @@ bounded aggregates come back, and noise is added to them in this process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
@@ -88,6 +88,14 @@ class NumbersRows(Protocol):
 
     def row_id(self, table: str) -> tuple[str, str]:
         """Return the name and the declared type of that column."""
+
+
+@runtime_checkable
+class ReadsNumbers(Protocol):
+    """An engine that reads numbers from the text of files."""
+
+    def read_decimal_commas(self, table: str, columns: Sequence[str]) -> None:
+        """Read these columns of a CSV file as numbers with decimal commas; refuse any other table."""
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """The differences between databases behind a connection: their column catalogs, and settings that change SQL.
 
 Declared types are translated to those of `hush.data.tables.catalog`. Whatever is not listed here is OTHER and cannot
-be used. Timestamps with a time zone are refused, since the session's time zone would decide their meaning.
+be used. Timestamps with a time zone are read as moments, whatever the session's time zone is.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def _of_mysql(row: Sequence[Any]) -> str:
         "double": "DOUBLE",
         "date": "DATE",
         "datetime": "TIMESTAMP",
+        "timestamp": "TIMESTAMP WITH TIME ZONE",
     }.get(word, "OTHER")
 
 
@@ -88,6 +89,7 @@ _WORDS_OF_BIGQUERY = {
     "STRING": "TEXT",
     "DATE": "DATE",
     "DATETIME": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP WITH TIME ZONE",
 }
 
 
@@ -104,6 +106,8 @@ _WORDS_OF_SNOWFLAKE = {
     "TEXT": "TEXT",
     "DATE": "DATE",
     "TIMESTAMP_NTZ": "TIMESTAMP",
+    "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE",
 }
 
 
@@ -124,6 +128,7 @@ _WORDS_OF_DATABRICKS = {
     "string": "TEXT",
     "date": "DATE",
     "timestamp_ntz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
 }
 
 

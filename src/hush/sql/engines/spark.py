@@ -25,6 +25,8 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.variable.substitute": "false",  # ${...} in a constant is not replaced by a setting of the cluster
 }
 
+_MOMENT = "timestamp with time zone"
+
 
 class SparkEngine:
     """Runs plans on Spark, through PySpark 3.5 or later.
@@ -57,6 +59,8 @@ class SparkEngine:
         with self._fixed_settings():
             fields = self._session.table(_quoted(table)).schema.fields
             types = {str(field.name): str(field.dataType.simpleString()) for field in fields}
+            # Spark's TIMESTAMP is a moment, which is shown in the session's time zone.
+            types = {name: _MOMENT if declared == "timestamp" else declared for name, declared in types.items()}
         return types
 
     def identity(self, table: str) -> Identity | None:

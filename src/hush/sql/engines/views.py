@@ -131,18 +131,8 @@ class BoundedViews:
 
     def _build(self, table: str, plan: QueryPlan) -> None:
         """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
-        engine, dialect, key = self._keeper, self.engine.dialect, self.ranking_key
-        if plan.single_table is None or not isinstance(engine, InParts):
-            engine.materialise(table, plan.sql(dialect, ranking_key=key))
-            return
-        parts = engine.parts(plan.single_table)
-        engine.materialise(table, plan.sql(dialect, ranking_key=key, part=(0, parts)))
-        try:
-            for index in range(1, parts):
-                engine.append(table, plan.sql(dialect, ranking_key=key, part=(index, parts)))
-        except BaseException:  # half a view would look like a whole one
-            engine.drop(table)
-            raise
+        dialect, key = self.engine.dialect, self.ranking_key
+        _fill(self._keeper, table, _num_parts(plan, self.engine), partial(plan.sql, dialect, ranking_key=key))
 
     def load(self) -> None:
         """Let the engine read files. Call it before anything is charged: a damaged file is refused here."""
@@ -172,7 +162,16 @@ def exact_groups(plan: QueryPlan, engine: Engine, *, ranking_key: bytes) -> list
 
 def exact_distinct(plan: QueryPlan, release: SumRelease, engine: Engine, *, ranking_key: bytes) -> dict[Keys, int]:
     """Return the exact number of distinct values by the group's keys. Groups without values are left out."""
-    rows = engine.run(plan.distinct_sql(release, engine.dialect, ranking_key=ranking_key))
+    dialect, parts = engine.dialect, _num_parts(plan, engine)
+    if parts > 1 and isinstance(engine, KeepsViews):
+        table = f"hush_values_{secrets.token_hex(4)}"
+        _fill(engine, table, parts, partial(plan.values_sql, release, dialect, ranking_key=ranking_key))
+        try:
+            rows = engine.run(plan.values_summary_sql(table, dialect))
+        finally:
+            engine.drop(table)
+    else:
+        rows = engine.run(plan.distinct_sql(release, dialect, ranking_key=ranking_key))
     return {keys: int(number) for keys, (number,) in plan.by_keys(rows)}
 
 
@@ -192,12 +191,38 @@ def _with_distinct_counts(
 
 
 def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: bytes) -> dict[Keys, dict[int, int]]:
-    """Return the exact leaf counts of a quantile tree, by the group's keys. Empty leaves are left out."""
+    """Return the exact leaf counts of a quantile tree, by the group's keys. Empty leaves are left out.
+
+    As views, they are counted in parts if the engine prefers that. A unit is in one part, with all of its rows.
+    """
     counts: dict[Keys, dict[int, int]] = {}
-    rows = engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key))
-    for keys, (leaf, count) in plan.by_keys(rows):
-        counts.setdefault(keys, {})[int(leaf)] = int(count)
+    parts = _num_parts(plan, engine)
+    for index in range(parts):
+        rows = engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key, part=(index, parts)))
+        for keys, (leaf, count) in plan.by_keys(rows):
+            leaves = counts.setdefault(keys, {})
+            leaves[int(leaf)] = leaves.get(int(leaf), 0) + int(count)
     return counts
+
+
+def _fill(engine: KeepsViews, table: str, parts: int, sql: Callable[..., str]) -> None:
+    """Store the rows of a query about each part of the units in a temporary table."""
+    engine.materialise(table, sql(part=(0, parts)))
+    if not isinstance(engine, InParts):
+        return
+    try:
+        for index in range(1, parts):
+            engine.append(table, sql(part=(index, parts)))
+    except BaseException:  # half a table would look like a whole one
+        engine.drop(table)
+        raise
+
+
+def _num_parts(plan: QueryPlan, engine: Engine) -> int:
+    """Return in how many parts to bound a plan's units."""
+    if plan.single_table is None or not isinstance(engine, InParts):
+        return 1
+    return engine.parts(plan.single_table)
 
 
 def _signature(plan: QueryPlan, release: SumRelease) -> tuple[Any, ...]:

@@ -11,5 +11,5 @@ In reading order:
 - `aggregates`: the outer query's aggregates; `grouping_sets`: ROLLUP, CUBE; `released_windows`: windows over groups.
 - `translator`: `Translator`, which applies the rules and checks kinds.
 - `rules`: the allow-list, with a rule for each node.
-- `conversions`, `moments`, `texts`: the rules for CAST, for dates and times, and for text.
+- `functions`: the rules for CAST, dates, time zones and text.
 """

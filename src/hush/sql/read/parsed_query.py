@@ -32,6 +32,7 @@ _TYPES = {
     ColumnKind.TEXT: str,
     ColumnKind.DATE: date,
     ColumnKind.TIME: datetime,
+    ColumnKind.INSTANT: datetime,
 }
 
 

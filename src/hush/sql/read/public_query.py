@@ -8,7 +8,7 @@ from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.sql.read.parsed_query import ParsedQuery
 from hush.sql.read.relations.reader import Reader
 from hush.sql.read.released_windows import ordering
-from hush.sql.read.translator import Translator
+from hush.sql.read.translator import ZONE_ADVICE, Translator
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import Order
 from hush.sql.syntax.refusal import Refuser
@@ -34,6 +34,10 @@ def plan_public(query: ParsedQuery, *, tables: Catalog) -> PublicPlan:
     _add_order_columns(select, clauses["order"])
     relation = Reader(tables, refuse, query.released).select(select, {})
     num_hidden = len(select.expressions) - num_items
+    if any(
+        entry.prototype.kind is ColumnKind.INSTANT for entry in relation.fields[: len(relation.fields) - num_hidden]
+    ):
+        raise refuse(select, "a timestamp with a time zone is shown in a zone only", ZONE_ADVICE)
     if num_hidden and clauses["distinct"] is not None:
         raise refuse(clauses["order"], "ORDER BY of SELECT DISTINCT takes columns of SELECT", "Add them to SELECT")
     return PublicPlan(

@@ -24,7 +24,7 @@ from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.parsed_query import ParsedQuery, parse_query, released_value
 from hush.sql.read.relations.reader import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.released_windows import ordering, released_window
-from hush.sql.read.translator import Translator
+from hush.sql.read.translator import ZONE_ADVICE, Translator
 from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.output import Order, can_evaluate
 from hush.sql.syntax.refusal import QueryRefused
@@ -81,6 +81,13 @@ def plan_query(
         return _Planner(query, tables, limits, bounds).plan()
     except RecursionError:
         raise QueryRefused(1, 1, "the query is nested too deeply", "Split it with WITH") from None
+
+
+_NOT_BY_UNIT = (
+    "Group by another column",
+    "Or count units by what they have: SELECT COUNT(*) FROM (SELECT unit, SUM(x) AS s FROM t GROUP BY unit) AS u "
+    "WHERE s > 300",
+)
 
 
 class _Planner:
@@ -203,7 +210,9 @@ class _Planner:
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
             if key.unit or key.owner_key:
                 what = "the unit" if key.unit else "a key that only rows of one unit have"
-                raise self._refuse(node, f"grouping by {what} would show single units", "Group by another column")
+                raise self._refuse(node, f"grouping by {what} would show single units", *_NOT_BY_UNIT)
+            if key.kind is ColumnKind.INSTANT:
+                raise self._refuse(node, "a timestamp with a time zone has no date or hour of its own", ZONE_ADVICE)
             if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 

@@ -15,9 +15,9 @@ from functools import partial
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.conversions import cast, date_part_function, extract, truncate
-from hush.sql.read.moments import date_add, date_difference, days_between, last_day, shifted, shifted_days
-from hush.sql.read.texts import (
+from hush.sql.read.functions.conversions import cast, date_part_function, extract, truncate
+from hush.sql.read.functions.moments import date_add, date_difference, days_between, last_day, shifted, shifted_days
+from hush.sql.read.functions.texts import (
     concat,
     concat_with_separator,
     contains,
@@ -36,6 +36,7 @@ from hush.sql.read.texts import (
     text_function,
     trim,
 )
+from hush.sql.read.functions.zones import at_time_zone, convert, datetime_there, moment_there
 from hush.sql.read.translator import NUMBERS, PARTS, RULES, Rule, Translator
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
 from hush.sql.syntax.reasons import reason
@@ -355,6 +356,11 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.TimestampTrunc: truncate,
     exp.DateTrunc: truncate,
     exp.DatetimeTrunc: truncate,
+    exp.AtTimeZone: at_time_zone,
+    exp.ConvertTimezone: convert,
+    exp.Datetime: datetime_there,
+    exp.Date: datetime_there,
+    exp.Timestamp: moment_there,
 }
 
 # The parts that a node may have, if not ("this", "expression"). Each rule above reads all of them, or they do not
@@ -401,6 +407,10 @@ _ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.TimestampTrunc: ("this", "unit", "_type", "input_type_preserved"),
     exp.DateTrunc: ("this", "unit", "_type", "input_type_preserved"),
     exp.DatetimeTrunc: ("this", "unit"),
+    exp.AtTimeZone: ("this", "zone"),
+    exp.ConvertTimezone: ("source_tz", "target_tz", "timestamp"),
+    exp.Date: ("this", "zone"),
+    exp.Timestamp: ("this", "zone", "with_tz"),
 }
 
 RULES.update(_ALLOWED)

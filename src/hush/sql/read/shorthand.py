@@ -6,7 +6,9 @@
 | a RIGHT JOIN b | b LEFT JOIN a |
 | QUANTILE_CONT(x, p), where the dialect has no such function | the same function of DuckDB |
 | DATE_PART('year', d), where the dialect has no such function | EXTRACT(YEAR FROM d) |
-| TIMESTAMP in Spark, BigQuery and MySQL | a timestamp without a time zone, as all timestamps of a plan are |
+| TIMESTAMP in Spark, BigQuery and MySQL | a timestamp without a time zone, unless it is a constant with one |
+| FROM_UTC_TIMESTAMP(m, 'zone') of Spark | CONVERT_TIMEZONE('UTC', 'zone', m); TO_UTC_TIMESTAMP likewise |
+| TIMEZONE('zone', m) of DuckDB and PostgreSQL | m AT TIME ZONE 'zone' |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
 | COUNT(DISTINCT x) FILTER (WHERE c) | COUNT(DISTINCT CASE WHEN c THEN x END) |
@@ -35,6 +37,8 @@ _FILTERED = (
 _DECIMAL = re.compile(r"[0-9]{1,20}([.][0-9]{0,20})?")  # longer ones stay as they are
 
 
+_OFFSET = re.compile(r":[0-9.]+ ?(Z|[+-][0-9:]+)$", re.IGNORECASE)
+
 # Where TIMESTAMP is a type with a time zone.
 _ZONED = ("spark", "bigquery", "databricks", "mysql", "mariadb")
 
@@ -55,15 +59,36 @@ def expand(select: exp.Select, dialect: str) -> None:
         if str(function.this).lower() == "date_part" and len(function.expressions) == 2:
             part, moment = function.expressions
             function.replace(exp.Extract(this=exp.var(part.name), expression=moment))
+        if str(function.this).lower() == "timezone" and len(function.expressions) == 2:
+            zone, moment = function.expressions
+            function.replace(exp.AtTimeZone(this=moment, zone=zone))
     for inner in list(select.find_all(exp.Select)):
         _expand_group_by_all(inner)
         _expand_right_join(inner)
         _add_constants(inner)
+    if dialect in ("spark", "databricks"):
+        _expand_utc(select)
     if dialect in _ZONED:
         for data_type in select.find_all(exp.DataType):
             # TIMESTAMP_LTZ is another type, and stays refused.
-            if data_type.this is exp.DType.TIMESTAMPTZ:
+            if data_type.this is exp.DType.TIMESTAMPTZ and not _has_offset(data_type.parent):
                 data_type.set("this", exp.DType.TIMESTAMP)
+
+
+def _has_offset(cast: exp.Expr | None) -> bool:
+    """Return whether a node is a constant timestamp with its distance from UTC, such as 2026-01-01 12:00:00+01:00."""
+    constant = cast.this if isinstance(cast, exp.Cast) else None
+    return isinstance(constant, exp.Literal) and _OFFSET.search(constant.name) is not None
+
+
+def _expand_utc(select: exp.Select) -> None:
+    """Write FROM_UTC_TIMESTAMP and TO_UTC_TIMESTAMP, which the parser takes for AT TIME ZONE, as CONVERT_TIMEZONE."""
+    for node in list(select.find_all(exp.AtTimeZone, exp.FromTimeZone)):
+        # A cast that is written in the query is to another type, as long as types are as they were written.
+        if isinstance(node.this, exp.Cast) and node.this.to.this is exp.DType.TIMESTAMP:
+            zones = [exp.Literal.string("UTC"), node.args["zone"]]
+            source, target = zones if isinstance(node, exp.AtTimeZone) else zones[::-1]
+            node.replace(exp.ConvertTimezone(source_tz=source, target_tz=target, timestamp=node.this.this))
 
 
 def _expand_group_by_all(select: exp.Select) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +25,8 @@ Hook = Callable[[exp.Expr], "Expr | None"]
 Rebound = Callable[[Expr], Expr]
 
 MAX_WEIGHT = 5_000
+MOMENTS = (ColumnKind.INSTANT, ColumnKind.TIME, ColumnKind.DATE)  # the first of several is what they are compared as
+ZONE_ADVICE = "Say in which time zone: m AT TIME ZONE 'Europe/Berlin'"
 NUMBERS = (ColumnKind.INT, ColumnKind.FLOAT)
 # `hush.sql.read.rules` fills both: rules need the translator, and the translator needs the rules.
 RULES: dict[type[exp.Expr], Rule] = {}
@@ -93,6 +95,8 @@ class Translator:
     def moment(self, node: exp.Expr) -> Expr:
         """Return a node as a date or a timestamp."""
         expression = self(node)
+        if expression.kind is ColumnKind.INSTANT:
+            raise self.refuse(node, "a timestamp with a time zone has no date or hour of its own", ZONE_ADVICE)
         if expression.kind not in (ColumnKind.DATE, ColumnKind.TIME):
             raise self.refuse(
                 node, f"expected a date here, not {_with_article(expression.kind)}", "Use CAST(... AS DATE)"
@@ -107,13 +111,14 @@ class Translator:
             if len(kinds) > 1:
                 parts = [self.as_number(part, node) for part, node in zip(parts, nodes, strict=True)]
             return tuple(parts)
-        if kinds & {ColumnKind.DATE, ColumnKind.TIME}:
-            target = ColumnKind.TIME if ColumnKind.TIME in kinds else ColumnKind.DATE
+        if kinds.intersection(MOMENTS):
+            target = next(kind for kind in MOMENTS if kind in kinds)
             parts = [self._as_moment(part, node, target) for part, node in zip(parts, nodes, strict=True)]
             kinds = {part.kind for part in parts} - {ColumnKind.NULL}
         if len(kinds) > 1:
             names = " and ".join(sorted(kind.value for kind in kinds))
-            raise self.refuse(nodes[0], f"these values are of different kinds: {names}", "Use CAST to convert them")
+            advice = ZONE_ADVICE if ColumnKind.INSTANT in kinds else "Use CAST to convert them"
+            raise self.refuse(nodes[0], f"these values are of different kinds: {names}", advice)
         return tuple(parts)
 
     def constant(self, node: exp.Expr, *types: type) -> Any:
@@ -136,7 +141,7 @@ class Translator:
             return part
         if part.op == "literal" and part.kind is ColumnKind.TEXT:
             return moment_literal(self, node, part.value, target)
-        if part.kind is ColumnKind.DATE:
+        if part.kind is ColumnKind.DATE and target is ColumnKind.TIME:
             return Expr("to_time", ColumnKind.TIME, (part,))
         return part
 
@@ -148,7 +153,7 @@ def _with_article(kind: ColumnKind) -> str:
 
 def _number_advice(expression: Expr, node: exp.Expr) -> tuple[str, ...]:
     """Return how to make a number of an expression."""
-    if expression.kind in (ColumnKind.DATE, ColumnKind.TIME):
+    if expression.kind in MOMENTS:
         return ("Extract a part of it, such as EXTRACT(YEAR FROM ...)", "Compare dates with constant dates")
     if expression.kind is ColumnKind.TEXT and expression.op == "column":  # like all columns of a CSV file
         name = node.name or "x"
@@ -157,10 +162,22 @@ def _number_advice(expression: Expr, node: exp.Expr) -> tuple[str, ...]:
     return ("Use CAST(... AS DOUBLE)",)
 
 
+def _in_utc(translate: Translator, node: exp.Expr, moment: datetime) -> datetime:
+    """Return a moment as a timestamp in UTC. Without an offset, the session's time zone would decide."""
+    if moment.tzinfo is None:
+        raise translate.refuse(node, "the time zone of this timestamp is not known", "Write 2024-12-31 23:59:59+00:00")
+    try:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise ValueError from None
+
+
 def moment_literal(translate: Translator, node: exp.Expr, text: str, kind: ColumnKind) -> Expr:
     """Return a date or timestamp that the query writes as text."""
     try:
         moment = datetime.fromisoformat(text.strip())
+        if kind is ColumnKind.INSTANT:
+            moment = _in_utc(translate, node, moment)
         if moment.tzinfo is not None or (kind is ColumnKind.DATE and len(text.strip()) != 10):
             raise ValueError
     except ValueError:

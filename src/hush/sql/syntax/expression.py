@@ -27,7 +27,7 @@ class Expr:
     """One node of an expression.
 
     Attributes:
-        op: The operation; `hush.sql.write.text` knows how each engine writes it.
+        op: The operation; `hush.sql.write.text.expressions` knows how each engine writes it.
         kind: The kind of its values.
         args: Its operands.
         value: Data of the node itself: a literal, the alias and name of a column, a part of a date.
@@ -59,7 +59,7 @@ class Expr:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
-    def source(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[Any, ...]:
         """What tells a column, or a text that is read as a number, from others, whatever its bounds."""
         return self.op, self.value, self.args
 
@@ -92,6 +92,7 @@ _REPEATS = {
     "to_number": 2,
     "to_date": 3,
     "shift": 3,
+    "move_clock": 300,
     "integer_text": 2,
 }
 

@@ -36,10 +36,6 @@ _FILTER = (
     "FILTER is supported after COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN and QUANTILE_CONT, without DISTINCT",
     "Use WHERE, or a CASE inside the aggregate",
 )
-_TIME_ZONE = (
-    "time zones are refused: engines have different data about them",
-    "Create a view with a timestamp without a time zone: (column AT TIME ZONE 'UTC')",
-)
 _PARAMETER = ("query parameters are not supported", "Write the value itself")
 _TABLE_FUNCTION = ("functions that return rows are refused", "Use GROUP BY, or join a public table")
 
@@ -64,8 +60,6 @@ _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Parameter: _PARAMETER,
     exp.Interval: ("an interval is supported where it is added to a date", "Write d + INTERVAL 3 DAY"),
     exp.DayOfWeek: ("engines number the days of a week differently", "Use EXTRACT(ISODOW FROM d): 1 is Monday"),
-    exp.AtTimeZone: _TIME_ZONE,
-    exp.ConvertTimezone: _TIME_ZONE,
     exp.Rollup: _GROUPING_SETS,
     exp.Cube: _GROUPING_SETS,
     exp.GroupingSets: _GROUPING_SETS,

@@ -39,7 +39,10 @@ from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.releases import LeafCounts, Quantity, SumRelease
 from hush.sql.write.dialects import Dialect
 from hush.sql.write.keys import equal_or_null, matches_list, normalised_key, public_list
-from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write_expression
+from hush.sql.write.text.expressions import write_expression
+from hush.sql.write.text.relations import RelationWriter
+from hush.sql.write.text.scans import unit_columns
+from hush.sql.write.text.sums import row_integer
 
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan
@@ -103,8 +106,12 @@ def _group_by(keys: list[str]) -> str:
     return f" GROUP BY {', '.join(keys)}" if keys else ""
 
 
-def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts) -> str:
+def leaves_query(
+    plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts, part: tuple[int, int] = (0, 1)
+) -> str:
     """Return the query for the leaf counts of a tree: at most ``tree.rows`` rows per unit in each of its groups.
+
+    It counts all units, or one part (index, parts) of them. Counts of the parts add up to those of all units.
 
     A value x is in leaf floor((clamp(x) - low) / (high - low) * leaves), the upper bound in the last one.
     """
@@ -126,13 +133,34 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     most_rows = "counted" if plan.in_total else str(tree.rows)
     ranked = f"SELECT {shown}{', counted' if plan.in_total else ''}, {number} FROM ({numbered}) AS w"
     return (
-        f"WITH {_layers(plan, dialect, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
+        f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
         f"WHERE n <= {most_rows} GROUP BY {shown}"
     )
 
 
 def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release: SumRelease) -> str:
-    """Return the query for the distinct values of each group, among at most ``release.upper`` values of each unit.
+    """Return the query for the number of distinct values of each group, among `_counted_values`."""
+    rows = _counted_values(plan, dialect, ranking_key, release)
+    return f"WITH {_layers(plan, dialect, ranking_key)} {number_of_values(plan, rows)}"
+
+
+def values_query(
+    plan: QueryPlan, dialect: Dialect, ranking_key: str, release: SumRelease, part: tuple[int, int]
+) -> str:
+    """Return the query for the values that `distinct_query` counts, of one part (index, parts) of the units."""
+    shown = ", ".join([*_key_names(plan), "v"])
+    rows = _counted_values(plan, dialect, ranking_key, release)
+    return f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT DISTINCT {shown} FROM {rows}"
+
+
+def number_of_values(plan: QueryPlan, rows: str) -> str:
+    """Return the query for the number of distinct values of each group, in a table of the values of all parts."""
+    keys = _key_names(plan)
+    return f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v) AS amount'])} FROM {rows}{_group_by(keys)}"
+
+
+def _counted_values(plan: QueryPlan, dialect: Dialect, ranking_key: str, release: SumRelease) -> str:
+    """Return the values of each unit and group that count: at most ``release.upper``, as rows of FROM.
 
     Which values of a unit count is a function of that unit's values alone: the hash has the unit, so that units do not
     all choose the same ones, and the value breaks ties. Contributions of other units do not change.
@@ -146,9 +174,7 @@ def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release:
     group = ", ".join([*units, *_partition_names(plan, dialect)])
     number = f"ROW_NUMBER() OVER (PARTITION BY {group} ORDER BY {rank}, v) AS n"
     most = f"LEAST(counted, {release.upper})" if plan.in_total else str(release.upper)
-    shown = ", ".join([*keys, "COUNT(DISTINCT v) AS amount"])
-    counted = f"SELECT {shown} FROM (SELECT *, {number} FROM ({values}) AS w) AS q WHERE n <= {most}{_group_by(keys)}"
-    return f"WITH {_layers(plan, dialect, ranking_key)} {counted}"
+    return f"(SELECT *, {number} FROM ({values}) AS w) AS q WHERE n <= {most}"
 
 
 def _in_kept_groups(plan: QueryPlan, dialect: Dialect, value: str, item: str) -> str:

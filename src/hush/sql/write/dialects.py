@@ -93,6 +93,8 @@ _PLUMBING = {
     "int_column": "TRY_CAST({0} AS BIGINT)",
     "date_column": "TRY_CAST({0} AS DATE)",
     "time_column": "TRY_CAST({0} AS [time])",
+    "instant_column": "(CASE WHEN ISFINITE({0}) THEN MAKE_TIMESTAMP(EPOCH_US({0})) END)",
+    "add_seconds": "({0} + TO_SECONDS({1}))",
     "number_column": "(CASE WHEN TRY_CAST({0} AS [double]) BETWEEN -1e100 AND 1e100 THEN TRY_CAST({0} AS [double]) "
     "END)",
     "text_column": "(CAST({0} AS [text])[collation])",
@@ -103,7 +105,8 @@ _PLUMBING = {
     "same": "{0} IS NOT DISTINCT FROM {1}",
     "partition_number": "{0}",
     "join_texts": "({0} || {1})",
-    "join_present": "CONCAT_WS({0})",
+    "join_present": "CONCAT_WS({0}, {1})",
+    "split_part": "SPLIT_PART({0}, {1}, {2})",
     "nulls_first": "{0} {1} NULLS FIRST",
     "nulls_last": "{0} {1} NULLS LAST",
     "substring": "SUBSTRING({0}, {1}, {2})",
@@ -171,6 +174,8 @@ _POSTGRES = {
     "int_column": "CAST({0} AS BIGINT)",
     "date_column": "CAST({0} AS DATE)",
     "time_column": "CAST({0} AS [time])",
+    "instant_column": "({0} AT TIME ZONE 'UTC')",
+    "add_seconds": "({0} + {1} * INTERVAL '1 second')",
     # Compare before the cast, which raises; tiny numbers are 0.
     "number_column": f"(CASE WHEN ABS({{0}}) < 1e-100 THEN 0 WHEN {{0}} BETWEEN {-LARGEST!r} AND {LARGEST!r} "
     "THEN CAST({0} AS [double]) END)",
@@ -187,6 +192,8 @@ _SPARK = {
     "regexp_extract": "REGEXP_EXTRACT({0}, {1}, 0)",
     "regexp_replace": "REGEXP_REPLACE({0}, {1}, {2})",
     "same": "{0} <=> {1}",
+    "instant_column": "TIMESTAMPADD(MICROSECOND, UNIX_MICROS({0}), TIMESTAMP_NTZ '1970-01-01 00:00:00')",
+    "add_seconds": "TIMESTAMPADD(SECOND, {1}, {0})",
     "part_isodow": "CAST(EXTRACT(DOW_ISO FROM {0}) AS BIGINT)",
     **{
         op: f"(CASE WHEN ABS({{0}}) < 4503599627370496 THEN CAST({op.upper()}({{0}}) AS [double]) ELSE {{0}} END)"
@@ -253,7 +260,7 @@ class Dialect:
             return str(int(value)) if value >= 0 else f"({int(value)})"
         if kind is ColumnKind.FLOAT:
             return self.real(float(value))
-        if kind is ColumnKind.TIME and isinstance(value, datetime):
+        if kind in (ColumnKind.TIME, ColumnKind.INSTANT) and isinstance(value, datetime):
             return self.templates["time_literal"].format(value.isoformat(sep=" "))
         if kind is ColumnKind.DATE and isinstance(value, date):
             return self.templates["date_literal"].format(value.isoformat())
@@ -263,8 +270,11 @@ class Dialect:
         """Return NULL with the type of values of this kind, so that a list of nothing else has one."""
         if kind is ColumnKind.BOOL:  # which is no type of a cast on MySQL
             return f"({self.null(ColumnKind.INT)} = 1)"
-        types = {ColumnKind.INT: self.integers[2], ColumnKind.FLOAT: self.double, ColumnKind.TEXT: self.text}
-        return f"CAST(NULL AS {({**types, ColumnKind.DATE: 'DATE', ColumnKind.TIME: self.time})[kind]})"
+        types = {
+            **{ColumnKind.INT: self.integers[2], ColumnKind.FLOAT: self.double, ColumnKind.TEXT: self.text},
+            **{ColumnKind.DATE: "DATE", ColumnKind.TIME: self.time, ColumnKind.INSTANT: self.time},
+        }
+        return f"CAST(NULL AS {types[kind]})"
 
     def real(self, value: float) -> str:
         """Return a number in double precision. The repr of a float is exact."""
@@ -286,9 +296,8 @@ class Dialect:
         if column.kind is ColumnKind.FLOAT:
             is_text = column.declared.upper().startswith(("VARCHAR", "TEXT", "STRING", "CHAR"))
             return self.templates["to_number" if is_text else "number_column"].format(raw)
-        if column.kind in (ColumnKind.DATE, ColumnKind.TIME):
-            is_date = column.kind is ColumnKind.DATE
-            moment = self.templates["date_column" if is_date else "time_column"].format(raw)
+        if column.kind in _MOMENTS:
+            moment = self.templates[_MOMENTS[column.kind]].format(raw)
             return self.in_calendar(moment, column.kind)
         return self.templates[_COLUMNS[column.kind]].format(raw)
 
@@ -338,6 +347,11 @@ class Dialect:
 
 _FIRST, _LAST = date(1, 1, 8), date(9999, 12, 31)
 _COLUMNS = {ColumnKind.BOOL: "bool_column", ColumnKind.INT: "int_column", ColumnKind.TEXT: "text_column"}
+_MOMENTS = {
+    ColumnKind.DATE: "date_column",
+    ColumnKind.TIME: "time_column",
+    ColumnKind.INSTANT: "instant_column",  # which becomes a timestamp in UTC, whatever the session's time zone is
+}
 _DOUBLED_QUOTES: Mapping[str, str] = {"'": "''"}
 # Spark reads two quotes as the end of one text and the beginning of another.
 _BACKSLASHES: Mapping[str, str] = {"'": "\\'", "\\": "\\\\"}

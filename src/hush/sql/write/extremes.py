@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from hush.sql.syntax.expression import Expr
 from hush.sql.write.dialects import Dialect
-from hush.sql.write.text import RelationWriter, unit_columns, write_expression
+from hush.sql.write.text.expressions import write_expression
+from hush.sql.write.text.relations import RelationWriter
+from hush.sql.write.text.scans import unit_columns
 
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan

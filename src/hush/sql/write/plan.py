@@ -150,10 +150,10 @@ class QueryPlan:
 
     def without(self, columns: Collection[Expr]) -> QueryPlan:
         """Return the same plan, in whose answer all aggregates that compute with these columns are missing."""
-        sources = {column.source for column in columns}
+        identities = {column.identity for column in columns}
         statistics = [
             replace(statistic, kind="unknown")
-            if sources.intersection(column.source for column in self.columns_added_up(statistic))
+            if identities.intersection(column.identity for column in self.columns_added_up(statistic))
             else statistic
             for statistic in self.statistics
         ]
@@ -177,10 +177,7 @@ class QueryPlan:
             part: (index, parts): only units whose hash begins with the bits of ``index``. All parts together are the
                 whole. Their number is a power of two. DuckDB only, because hashes of other engines can be negative.
         """
-        if part[1].bit_count() != 1 or not 0 <= part[0] < part[1]:
-            raise InvalidArgument("part", part, "an index below a power of two", "Other parts would not be the whole")
-        if part[1] != 1 and dialect != "duckdb":
-            raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Only duckdb bounds units in parts")
+        _check_part(part, dialect)
         return bounded.groups_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
 
     def summary_sql(self, table: str, dialect: str = "duckdb", *, columns: Mapping[str, str]) -> str:
@@ -193,13 +190,33 @@ class QueryPlan:
         """
         return bounded.summary_query(self, dialect_named(dialect).identifier(table), columns)
 
-    def tree_sql(self, tree: int, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
-        """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
-        return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree])
+    def tree_sql(
+        self, tree: int, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)
+    ) -> str:
+        """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count.
+
+        It is about all units or, as in `sql`, about one part of them.
+        """
+        _check_part(part, dialect)
+        return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree], part)
 
     def distinct_sql(self, release: SumRelease, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
         """Return the query for distinct values: the keys (the group's number if they are public), and their number."""
         return bounded.distinct_query(self, dialect_named(dialect), _checked_key(ranking_key), release)
+
+    def values_sql(
+        self, release: SumRelease, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int]
+    ) -> str:
+        """Return the query for the values that `distinct_sql` counts, of one part of the units: the keys, and a value.
+
+        Parts share values, so their numbers do not add up: `values_summary_sql` counts a table of all of them.
+        """
+        _check_part(part, dialect)
+        return bounded.values_query(self, dialect_named(dialect), _checked_key(ranking_key), release, part)
+
+    def values_summary_sql(self, table: str, dialect: str = "duckdb") -> str:
+        """Return the query that counts a table of the results of `values_sql`; its rows are those of `distinct_sql`."""
+        return bounded.number_of_values(self, dialect_named(dialect).identifier(table))
 
     def levels_sql(self, dialect: str = "duckdb", *, num_levels: int) -> str:
         """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
@@ -337,3 +354,11 @@ def _checked_key(key: object) -> str:
     if not isinstance(key, bytes) or len(key) < 16:
         raise InvalidArgument("ranking_key", "...", "at least 16 random bytes", "Use secrets.token_bytes(16)")
     return key.hex()
+
+
+def _check_part(part: tuple[int, int], dialect: str) -> None:
+    """Refuse parts that would not be the whole, or that an engine cannot tell apart."""
+    if part[1].bit_count() != 1 or not 0 <= part[0] < part[1]:
+        raise InvalidArgument("part", part, "an index below a power of two", "Other parts would not be the whole")
+    if part[1] != 1 and dialect != "duckdb":
+        raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Only duckdb bounds units in parts")

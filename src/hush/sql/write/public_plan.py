@@ -11,7 +11,7 @@ from hush.errors import check_instance
 from hush.sql.syntax.output import Order, evaluate, sort_key
 from hush.sql.syntax.relation import NamedRelation, Origin, QueryRelation
 from hush.sql.write.dialects import dialect_named
-from hush.sql.write.text import RelationWriter
+from hush.sql.write.text.relations import RelationWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,16 +56,15 @@ _EXTREMES = {
     "greatest_integer_operand": f"COALESCE({{0}}, {_NEVER_GREATEST})",
     "greatest_integer": f"NULLIF(GREATEST({{0}}), {_NEVER_GREATEST})",
 }
-_UNORDERED = frozenset({ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIME, ColumnKind.BOOL})
+_UNORDERED = frozenset({ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIME, ColumnKind.INSTANT, ColumnKind.BOOL})
 # Engines may convert numbers to integers before they test them, so those that are none are NULL before.
 _INTEGER = "CAST(CASE WHEN ABS({0}) <= 9007199254740992 THEN {0} END AS [integer])"
 _ALL_OR_ANY = {
     op: f"({function}(CASE WHEN {{0}} THEN 1 WHEN NOT {{0}} THEN 0 END) = 1)"
     for op, function in (("all_of", "MIN"), ("any_of", "MAX"))
 }
-# BigQuery and MySQL cannot split texts such that a part that is not there is an empty text. Snowflake's CONCAT_WS does
-# not skip NULL, and BigQuery has none. Adding to the last days of the calendar raises on some of the five. MariaDB
-# 10.11 returns wrong values of several windows with different PARTITION BY.
+# MySQL cannot split texts such that a part that is not there is an empty text. Adding to the last days of the calendar
+# raises on some of the five. MariaDB 10.11 returns wrong values of several windows with different PARTITION BY.
 _UNWRITTEN = frozenset({"shift", "regexp_match", "regexp_extract", "regexp_replace", "regexp_replace_first"})
 _LARGEST_TEXT = 10_000
 # MySQL sorts and groups by the first 1024 bytes of a text (max_sort_length): what is longer would equal other texts.
@@ -89,6 +88,8 @@ _BIGQUERY = {
     "int_column": "{0}",
     "date_column": "{0}",
     "time_column": "{0}",
+    "instant_column": "DATETIME({0}, 'UTC')",
+    "add_seconds": "DATETIME_ADD({0}, INTERVAL {1} SECOND)",
     "number_column": "(CASE WHEN SAFE_CAST({0} AS FLOAT64) BETWEEN -1e100 AND 1e100 "
     "THEN SAFE_CAST({0} AS FLOAT64) END)",
     "text_column": f"LEFT(CAST({{0}} AS STRING), {_LARGEST_TEXT})",
@@ -99,6 +100,8 @@ _BIGQUERY = {
     "sum": "SUM(CAST({0} AS NUMERIC))",  # of INT64, it raises when it overflows
     "partition_number": "CAST({0} AS STRING)",  # PARTITION BY takes no FLOAT64
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
+    "join_present": f"LEFT(COALESCE(ARRAY_TO_STRING([{{1}}], {{0}}), ''), {_LARGEST_TEXT})",  # skips NULL
+    "split_part": "COALESCE(SPLIT({0}, {1})[SAFE_ORDINAL({2})], CASE WHEN {0} IS NOT NULL THEN '' END)",
     "public_list": "UNNEST([{0}]) AS {1}",
     "public_first": "STRUCT({0} AS i, {1} AS k)",
     "public_next": ", STRUCT({0} AS i, {1} AS k)",
@@ -127,12 +130,15 @@ _SNOWFLAKE = {
     # TRY_CAST takes texts only. A cast of numbers, dates or timestamps to these types does not fail.
     "date_column": "CAST({0} AS DATE)",
     "time_column": "CAST({0} AS TIMESTAMP_NTZ)",
+    "instant_column": "CAST(CONVERT_TIMEZONE('UTC', {0}) AS TIMESTAMP_NTZ)",
+    "add_seconds": "DATEADD(SECOND, {1}, {0})",
     "number_column": "(CASE WHEN CAST({0} AS DOUBLE) BETWEEN -1e100 AND 1e100 THEN CAST({0} AS DOUBLE) END)",
     "text_column": f"LEFT(CAST({{0}} AS VARCHAR), {_LARGEST_TEXT})",
     "text_unit": "SHA2(CAST({0} AS VARCHAR), 256)",
     "exact_unit": "CAST({0} AS VARCHAR)",
     "hash": "SHA2({0}, 256)",
     "join_texts": f"LEFT({{0}} || {{1}}, {_LARGEST_TEXT})",
+    "join_present": f"LEFT(ARRAY_TO_STRING(ARRAY_CONSTRUCT_COMPACT({{1}}), {{0}}), {_LARGEST_TEXT})",
     "date_text": "TO_CHAR({0}, 'YYYY-MM-DD')",
     "least": "LEAST_IGNORE_NULLS({0})",
     "greatest": "GREATEST_IGNORE_NULLS({0})",
@@ -153,7 +159,7 @@ _DATABRICKS = {
     "sum": "TRY_SUM({0})",  # NULL where SUM raises
     "text_column": f"LEFT(CAST({{0}} AS STRING), {_LARGEST_TEXT})",
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
-    "join_present": f"LEFT(CONCAT_WS({{0}}), {_LARGEST_TEXT})",
+    "join_present": f"LEFT(CONCAT_WS({{0}}, {{1}}), {_LARGEST_TEXT})",
     "integer_text": f"CAST({_INTEGER.replace('[integer]', 'BIGINT')} AS STRING)",
 }
 
@@ -185,6 +191,10 @@ _MYSQL = {
     # Dates such as 2024-00-15 and 2024-02-31 can be stored.
     "date_column": "(CASE WHEN DAYOFMONTH({0}) > 0 AND {0} <= LAST_DAY({0}) THEN {0} END)",
     "time_column": "(CASE WHEN DAYOFMONTH({0}) > 0 AND DATE({0}) <= LAST_DAY({0}) THEN CAST({0} AS DATETIME(6)) END)",
+    # The number of seconds since 1970 that is stored, which does not depend on the session. Year 0 is stored as 0.
+    "instant_column": "(CASE WHEN DAYOFMONTH({0}) > 0 THEN "
+    "DATE_ADD(CAST('1970-01-01' AS DATETIME(6)), INTERVAL UNIX_TIMESTAMP({0}) SECOND) END)",
+    "add_seconds": "DATE_ADD({0}, INTERVAL {1} SECOND)",
     "number_column": "(CASE WHEN {0} BETWEEN -1e100 AND 1e100 THEN CAST({0} AS DOUBLE) END)",
     "text_column": f"(LEFT(CONVERT({{0}} USING utf8mb4), {_LARGEST_TEXT_OF_MYSQL})[collation])",
     "text_unit": "SHA2(CONVERT({0} USING utf8mb4), 256)",
@@ -194,7 +204,7 @@ _MYSQL = {
     "integer": "CAST({0} AS SIGNED)",
     "same": "{0} <=> {1}",
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
-    "join_present": f"LEFT(CONCAT_WS({{0}}), {_LARGEST_TEXT_OF_MYSQL})",
+    "join_present": f"LEFT(CONCAT_WS({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
     "public_list": "({0}) AS {1}",
     "public_first": "SELECT {0} AS i, {1} AS k",
     "public_next": " UNION ALL SELECT {0}, {1}",
@@ -235,7 +245,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA256(CONCAT({2}))",
             "escapes": _PYTHON_ESCAPES,
             "unordered": _UNORDERED,
-            "missing": _UNWRITTEN | {"split_part", "concat_ws"},
+            "missing": _UNWRITTEN,
         },
         _BIGQUERY,
     ),
@@ -247,7 +257,7 @@ WAREHOUSES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ranking": "SHA2(CONCAT({2}), 256)",
             "escapes": {"'": "''", "\\": "\\\\"},
             "upper_names": True,
-            "missing": _UNWRITTEN | {"concat_ws"},
+            "missing": _UNWRITTEN,
         },
         _SNOWFLAKE,
     ),

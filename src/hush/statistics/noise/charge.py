@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from hush.accounting.budget import Charge
 from hush.accounting.receipts import Receipt, check_budget, receipt_of
@@ -42,8 +42,7 @@ def released(function: Callable[P, R]) -> Callable[P, R]:
             Charge(event=estimate.event, purpose=function.__name__, delta=guarantee.delta or None)
         )
         reservation.commit()
-        with_receipt: R = _with_receipt(result, receipt_of(reservation, guarantee))
-        return with_receipt
+        return cast(R, _with_receipt(result, receipt_of(reservation, guarantee)))
 
     return charged
 

@@ -243,7 +243,6 @@ def _descend(walk: _Walk, child: Integers, children: Floats, outer: float, inner
 
 def _quantile(trees: CountedNodes, scales: list[float], fewest: Floats, wrong: float) -> Floats:
     """Return t with P(S > t) + 14 P(S > t + m) <= wrong, for the sum S of noise with these scales and each m."""
-
     coefficients, ahead = np.array(scales), np.stack([np.zeros(len(fewest)), fewest])
     low, high = np.zeros(len(fewest)), np.full(len(fewest), 800.0 * sum(scales))
     for _ in range(_BISECTIONS):

@@ -65,7 +65,8 @@ def laplace_tail(coefficients: Floats, size: Floats) -> Floats:
     differences[..., diagonal, diagonal] = squares  # a factor of 1
     weights = np.prod(squares[..., :, None] / differences, axis=-1)
     total = (weights * np.exp(-np.asarray(size)[..., None] / scales)).sum(axis=-1)
-    return np.clip(total, 0.0, 1.0)
+    clipped: Floats = np.clip(total, 0.0, 1.0)
+    return clipped
 
 
 def laplace_sum_tail(scales: Floats, numbers: Floats, size: Floats) -> Floats:

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive
+from hush.strict_json import take_format
 
-_SCHEMA = "hush.average/1"
+_FORMAT = "hush.average/1"
 
 
 class Average(ABC):
@@ -74,7 +75,7 @@ class Average(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the average's state. Store it together with the run's state, after the same step."""
         return {
-            "schema": _SCHEMA,
+            "format": _FORMAT,
             "kind": repr(self),
             "num_updates": self.num_updates,
             "averages": {name: average.clone() for name, average in self._averages.items()},
@@ -84,8 +85,9 @@ class Average(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state. Resume the run first, from a state of the same step."""
         check_instance("state", state, dict)
-        if state.get("schema") != _SCHEMA:
-            raise InvalidArgument("schema", state.get("schema"), "the result of state_dict")
+        written = take_format(dict(state))
+        if written != _FORMAT:
+            raise InvalidArgument("format", written, "the result of state_dict")
         if state["kind"] != repr(self):
             raise InvalidArgument("kind", state["kind"], f"{self!r}")
         if state["averages"].keys() != self._averages.keys():

@@ -31,6 +31,7 @@ from hush.accounting.receipts import Receipt, check_budget
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, assumptions_of, source_or_default
+from hush.strict_json import take_format
 from hush.training.loop.batch_sums import BatchSums
 from hush.training.loop.batches import Batches
 from hush.training.loop.keys import RunKeys
@@ -45,7 +46,7 @@ from hush.training.plan.loader import Loader, PhysicalBatch, fetcher, to_device
 from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import Users
 
-_SCHEMA = "hush.training/4"
+_FORMAT = "hush.training/4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class PrivateTraining:
         It contains the key of samples and noise. Anyone who has it can subtract the noise: keep it as safe as the data.
         """
         return {
-            "schema": _SCHEMA,
+            "format": _FORMAT,
             "plan": _terms(self.plan),
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
@@ -275,8 +276,9 @@ class PrivateTraining:
         continues from a state. A budget pays for one: the next one is refused at its first step.
         """
         check_instance("state", state, dict)
-        if state.get("schema") != _SCHEMA:
-            raise InvalidArgument("schema", state.get("schema"), "the result of state_dict")
+        written = take_format(dict(state))
+        if written != _FORMAT:
+            raise InvalidArgument("format", written, "the result of state_dict")
         terms = {
             "plan": _terms(self.plan),
             "num_examples": self._num_examples,

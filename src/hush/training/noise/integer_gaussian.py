@@ -11,7 +11,9 @@ Otherwise the point is tested against the curve, in double precision where that 
 
     quick    one word per element: 16 bits for a box, and the bits of a place in its cell
     edges    boxes that are not full: 63 bits for a cell, one for the side, 64 for the place, 64 for the height
-    again    elements whose point was above the curve, under another number of the key
+    fill     elements whose point was above the curve take the values of further ones, in order
+
+Accepted candidates are independent of each other and of which others are rejected, so filling in leaves their law.
 
 Every word comes from ChaCha20's stream under the key, with the step, the attempt and the purpose as nonce. All
 decisions are those of exact arithmetic. So a CPU and a GPU draw the same integers.
@@ -37,6 +39,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,10 +53,11 @@ from hush.training.noise.histogram import BOXES, CELLS, SMALLEST_RHO, Histogram
 
 MIN_STDDEV, MAX_STDDEV = 2 * SMALLEST_RHO, 2.0**54
 _NARROW = 16  # a cell of at most 2^16 integers needs no more than 32 bits for a box and a place
-_CHUNK = 1 << 17  # elements at a time, so that a chunk stays in the processor's cache
+_CHUNK = 1 << 16  # elements at a time, so that a chunk stays in the processor's cache
 _UNSURE = 2.0**-36  # the relative distance from the curve within which double precision does not decide
 _MAX_STEP = 1 << 48
 _CPU = torch.device("cpu")
+_Array = Any  # NumPy's or torch's
 
 
 def integer_gaussian(
@@ -82,16 +87,7 @@ def integer_gaussian(
     if not MIN_STDDEV <= check_positive("stddev", stddev) <= MAX_STDDEV:
         raise InvalidArgument("stddev", stddev, "between 2^7 and 2^54", "Choose another grid")
     draw = _Draw(key, step, _BoxLaw.of(stddev), device or _CPU)
-    result, edges = draw.quick(check_count("size", size, minimum=0), attempt=0, out=out)
-    attempt = 0
-    while len(edges):
-        values, is_below = draw.edges(edges, attempt)
-        result[edges[is_below]] = values[is_below]
-        rejected, attempt = edges[~is_below], attempt + 1
-        again, edges_again = draw.quick(len(rejected), attempt)
-        result[rejected] = again
-        edges = rejected[edges_again]
-    return result
+    return draw.accepted(check_count("size", size, minimum=0), attempt=0, out=out)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +118,12 @@ class _BoxLaw:
         """The number of boxes that are below the curve everywhere."""
         return BOXES - self.histogram.num_edges
 
+    def num_candidates(self, size: int) -> int:
+        """Return how many candidates leave ``size`` accepted ones, unless more are rejected than nearly ever are."""
+        # About half of the points of edges are above the curve: 0.8 % of all. This is 7 standard deviations more.
+        expected = size * self.histogram.num_edges / BOXES / 2
+        return size + math.ceil(1.03 * expected + 7 * math.sqrt(expected)) + 2
+
 
 @lru_cache(maxsize=16)
 def middles(histogram: Histogram, shift: int, device: torch.device) -> Tensor:
@@ -133,24 +135,50 @@ def middles(histogram: Histogram, shift: int, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _edge_tables(histogram: Histogram, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the cumulative parts of cells; and for each cell, its full boxes, and the height of its edge."""
-    rooms = histogram.parts[:CELLS].astype(np.float64) * (histogram.num_edges / 2 * 2.0**-63)
-    arrays = np.cumsum(histogram.parts), histogram.full.astype(np.float64), rooms
-    cumulative, full, room = (torch.from_numpy(array).to(device) for array in arrays)
-    return cumulative, full, room
+def _edge_tables(histogram: Histogram, device: torch.device) -> tuple[_Array, _Array, _Array, _Array]:
+    """Return the cumulative parts of cells; for each cell, its full boxes and the height of its edge; and 2^-53.
+
+    Two rows follow the cells: no height is certain in the tail, and every height is too large in the spare share.
+    """
+    bases = np.append(histogram.full.astype(np.float64), [math.nan, math.inf])
+    rooms = np.append(histogram.parts[:CELLS].astype(np.float64) * (histogram.num_edges / 2 * 2.0**-63), [0.0, 0.0])
+    tables = np.cumsum(histogram.parts), bases, rooms, np.array([2.0**-53])
+    if device.type == "cpu":
+        return tables
+    first, second, third, last = (torch.from_numpy(table).to(device) for table in tables)
+    return first, second, third, last
 
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """One vector of noise."""
+    """One vector of noise. Arrays are NumPy's on a CPU, which are faster if they are small, and torch's on a GPU."""
 
     key: bytes
     step: int
     law: _BoxLaw
     device: torch.device
 
-    def quick(self, size: int, attempt: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @property
+    def _library(self) -> ModuleType:
+        return np if self.device.type == "cpu" else torch
+
+    def accepted(self, size: int, attempt: int, out: Tensor | None = None) -> Tensor:
+        """Return ``size`` candidates that are below the curve: others give way to those that are left, in order."""
+        result, edges = self.quick(self.law.num_candidates(size), attempt, out)
+        candidates: _Array = result.numpy() if self.device.type == "cpu" else result
+        values, is_below = self.edges(edges, attempt)
+        candidates[edges] = values
+        rejected = edges[~is_below]
+        num_vacant = int((rejected < size).sum())
+        is_spare = self._library.ones_like(candidates[size:], dtype=self._library.bool)
+        is_spare[rejected[num_vacant:] - size] = False
+        vacant, spare = rejected[:num_vacant], candidates[size:][is_spare]
+        candidates[vacant[: len(spare)]] = spare[:num_vacant]
+        if len(spare) < num_vacant:
+            result[vacant[len(spare) :]] = self.accepted(num_vacant - len(spare), attempt + 1)
+        return result[:size]
+
+    def quick(self, size: int, attempt: int, out: Tensor | None = None) -> tuple[Tensor, _Array]:
         """Return one integer per element, and the sorted numbers of the elements whose box is an edge."""
         number = self.step + (2 * attempt << 48)
         table = middles(self.law.histogram, self.law.shift, self.device)
@@ -159,59 +187,59 @@ class _Draw:
 
             return quick(self.key, number, size, table, self.law.shift, self.law.num_full)
         source = KeyedSource(self.key, number)
-        result = torch.empty(size, dtype=torch.int64) if out is None or len(out) != size else out
-        edges = [np.empty(0, dtype=np.int64)]
-        for start in range(0, size, _CHUNK):
-            is_edge = self._quick_chunk(source, table, result[start : start + _CHUNK])
-            edges.append(np.flatnonzero(is_edge) + start)
-        return result, torch.from_numpy(np.concatenate(edges))
+        if out is not None and out.untyped_storage().nbytes() == 8 * size:
+            result = out.as_strided((size,), (1,), 0)
+        else:
+            result = torch.empty(size, dtype=torch.int64)
+        edges = [
+            self._quick_chunk(source, table, result[start : start + _CHUNK]) + start for start in range(0, size, _CHUNK)
+        ]
+        return result, edges[0] if len(edges) == 1 else np.concatenate(edges)
 
-    def _quick_chunk(self, source: KeyedSource, table: Tensor, out: Tensor) -> NDArray[np.bool_]:
-        """Write one integer per element; return which elements fell on edges."""
+    def _quick_chunk(self, source: KeyedSource, table: Tensor, out: Tensor) -> NDArray[np.int64]:
+        """Write one integer per element; return the numbers of those on edges."""
         width = 32 if self.law.is_narrow else 64
         words = source.words(-(-len(out) * width // 64))
-        drawn = torch.from_numpy(words.view(np.int32 if self.law.is_narrow else np.int64))[: len(out)]
+        drawn: _Array = words.view(np.int32 if self.law.is_narrow else np.int64)[: len(out)]
         boxes = drawn & (BOXES - 1)
         # An arithmetic shift: a place from minus half a cell to half a cell.
-        places = drawn.bitwise_right_shift_(width - self.law.shift)
-        out.copy_(table.index_select(0, boxes).add_(places))
-        is_edge: NDArray[np.bool_] = boxes.numpy() >= self.law.num_full
-        return is_edge
+        drawn >>= width - self.law.shift
+        torch.add(table.index_select(0, torch.from_numpy(boxes)), torch.from_numpy(drawn), out=out)
+        return np.flatnonzero(boxes >= self.law.num_full)
 
-    def edges(self, elements: Tensor, attempt: int) -> tuple[Tensor, Tensor]:
+    def edges(self, elements: _Array, attempt: int) -> tuple[_Array, _Array]:
         """Return an integer for each of these elements, and whether its point is below the curve."""
-        cumulative, full, room = _edge_tables(self.law.histogram, self.device)
-        number = self.step + ((2 * attempt + 1) << 48)
-        drawn = _words(self.key, number, 3 * len(elements), self.device).view(-1, 3)
-        cells = torch.searchsorted(cumulative, (drawn[:, 0] >> 1) & (2**63 - 1), right=True)
-        is_inner, inner = cells < CELLS, cells.clamp(max=CELLS - 1)
-        place, height = (((drawn[:, column] >> 11) & (2**53 - 1)).double() * 2.0**-53 for column in (1, 2))
-        curve = self.law.histogram.height * torch.exp(((inner + place) / self.law.histogram.rho).square() * -0.5)
-        point = full[inner] + room[inner] * height
-        shift = self.law.shift
-        values = (inner << shift) + ((drawn[:, 1] >> (64 - shift)) & ((1 << shift) - 1))
-        is_below = is_inner & (point < curve)
-        unsure = is_inner & ((point - curve).abs() <= _UNSURE * curve) | (cells == CELLS)
-        for row in torch.nonzero(unsure).view(-1).tolist():
-            settled = self._settle(int(cells[row]), drawn[row].tolist(), int(elements[row]), attempt)
-            is_below[row] = settled is not None
-            values[row] = _wrapped(settled or 0)
-        return values ^ -(drawn[:, 0] & 1), is_below
+        cumulative, bases, rooms, unit = _edge_tables(self.law.histogram, self.device)
+        number, shift, histogram = self.step + ((2 * attempt + 1) << 48), self.law.shift, self.law.histogram
+        words = self._words(number, 3 * len(elements)).reshape(3, -1)
+        cells = self._library.searchsorted(cumulative, (words[0] >> 1) & (2**63 - 1), side="right")
+        place, height = ((words[1:] >> 11) & (2**53 - 1)) * unit
+        curve = histogram.height * self._library.exp(((cells + place) / histogram.rho) ** 2 * -0.5)
+        excess = bases[cells] + rooms[cells] * height - curve
+        is_below = excess < 0
+        values = (cells << shift) + ((words[1] >> (64 - shift)) & ((1 << shift) - 1))
+        is_certain = abs(excess) > _UNSURE * curve
+        if not is_certain.all():
+            for row, certain in enumerate(is_certain.tolist()):
+                if not certain:
+                    settled = self._settle(int(cells[row]), words[:, row].tolist(), int(elements[row]), attempt)
+                    is_below[row] = settled is not None
+                    values[row] = _wrapped(settled or 0)
+        return values ^ -(words[0] & 1), is_below
+
+    def _words(self, number: int, count: int) -> _Array:
+        """Return words of the key's stream, as signed integers."""
+        if self.device.type == "cuda":
+            from hush.training.kernels.noise_cuda import words
+
+            return words(self.key, number, count, self.device)
+        return KeyedSource(self.key, number).words(count).view(np.int64)
 
     def _settle(self, cell: int, drawn: list[int], element: int, attempt: int) -> int | None:
         """Return the integer of a point that is too close to the curve for double precision; None if above it."""
         source = KeyedSource(self.key, self.step + ((1 << 47 | element << 7 | attempt) << 48))
         place, height = (Uniform(source, word % 2**64, 64) for word in drawn[1:])
         return self.law.histogram.settle(cell, place, height, self.law.shift, source)
-
-
-def _words(key: bytes, number: int, count: int, device: torch.device) -> Tensor:
-    """Return words of a key's stream, as signed integers."""
-    if device.type == "cuda":
-        from hush.training.kernels.noise_cuda import words
-
-        return words(key, number, count, device)
-    return torch.from_numpy(KeyedSource(key, number).words(count).view(np.int64))
 
 
 def _wrapped(value: int) -> int:

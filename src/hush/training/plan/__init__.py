@@ -9,7 +9,7 @@ Read in this order:
 - `schedule`: noise, clip norm and batch size that change over the steps.
 - `public_phase`: where starting weights come from; stated with the guarantee.
 - `training_plan`: the `TrainingPlan` that ties these together, its event and its guarantee.
-- `combinations`: what does not go together. `truncation`: what a limit on Poisson samples costs.
+- `combinations`: what does not go together.
 - `completion`: from the arguments of `privatize` to a complete plan.
 - `loader`: how examples become batches.
 """

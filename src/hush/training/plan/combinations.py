@@ -39,6 +39,11 @@ def refuse_combinations(plan: TrainingPlan) -> None:
     # GroupEvent needs units that are sampled independently: of k, a binomial number is in a batch.
     if plan.group_size > 1 and not isinstance(sampling, (Poisson, Full)):
         raise Unsupported(f"UserGroups with {sampling_name}: no analysis of groups is known", "Use Users, or Poisson")
+    if plan.max_batch_size is not None and (plan.group_size > 1 or isinstance(plan.contribution, Projected)):
+        raise Unsupported(
+            "max_batch_size with UserGroups or Projected: a truncated sample is analysed for one Gaussian of one unit",
+            "Use Poisson without a limit",
+        )
     if plan.schedule is not None:
         _refuse_with_schedule(plan, plan.schedule, sampling_name)
 

@@ -13,7 +13,6 @@ from hush.training.plan.clipping import Adaptive, Clipping, Flat
 from hush.training.plan.contributions import Projected
 from hush.training.plan.samplers import Full, Poisson, Sampling
 from hush.training.plan.training_plan import TrainingPlan
-from hush.training.plan.truncation import remaining_delta
 
 _MIN_PROJECTIONS = 5  # with fewer, no amount of noise may reach an epsilon
 
@@ -75,8 +74,6 @@ def make_plan(
     if epsilon is None:
         return draft
     check_positive("epsilon", epsilon)
-    if draft.max_batch_size is not None:
-        delta = remaining_delta(delta, epsilon, draft.overflow(draft.num_steps), draft.max_batch_size)
     if noise_multiplier is None:
         return replace(draft, noise_multiplier=_calibrated(draft, epsilon, delta), clipping=clipping)
     steps = _affordable_steps(draft, epsilon, delta)

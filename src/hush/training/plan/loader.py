@@ -59,7 +59,7 @@ def physical_batches(
         indices: The examples of each contribution, a row per contribution; or one example per contribution.
         size: The largest number of examples in a physical batch.
         step: The number of the step.
-        limit: The largest number of contributions in the step. The excess is dropped, and every step has the number of
+        limit: The largest number of contributions in the step, which the sampling sees to. Every step has the number of
             batches that the limit fills.
         real: Which entries of ``indices`` are examples; by default all. The others are padding.
     """
@@ -68,7 +68,6 @@ def physical_batches(
     width = rows.shape[1]
     per_batch = max(size // width, 1)  # contributions
     num_batches = max(-(-(len(rows) if limit is None else limit) // per_batch), 1)
-    rows, is_example = rows[:limit], is_example[:limit]
     padded_rows = np.zeros((num_batches * per_batch, width), dtype=np.int64)
     padded_real = np.zeros((num_batches * per_batch, width), dtype=np.bool_)
     padded_rows[: len(rows)], padded_real[: len(rows)] = rows, is_example

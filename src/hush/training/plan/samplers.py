@@ -28,6 +28,7 @@ from hush.accounting import (
     PoissonSampledEvent,
     SelfComposedEvent,
 )
+from hush.accounting.events import TruncatedPoissonSampledEvent
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Relation
 from hush.randomness import KeyedSource
@@ -37,6 +38,8 @@ from hush.training.plan.draws import Indices, bins_of_epoch, distinct_units, ord
 EventTemplate = Callable[[float], Event]  # from a noise multiplier to the event of a noisy sum over one sample
 Setting = tuple[float, int]  # a step's noise multiplier and batch size
 Keys = Callable[[int], bytes]  # from a step to the key that is valid for it
+
+_TRUNCATION = 1 << 80  # plus the step: the stream of a key that draws which units of a large sample are kept
 
 
 class Sampling(ABC):
@@ -140,8 +143,10 @@ class Poisson(_Sized):
 
     Attributes:
         batch_size: The expected number of units in a batch.
-        max_batch_size: The largest number of units in a step, so that all steps have the same shape. The excess of a
-            larger sample is dropped, which adds to delta (see `TrainingPlan`).
+        max_batch_size: The largest number of units in a step, so that all steps have the same shape. Of a larger
+            sample, so many units are kept, drawn uniformly at random. The event says what that costs
+            (`hush.accounting.events.TruncatedPoissonSampledEvent`): next to nothing from five standard deviations
+            above ``batch_size`` on.
 
     >>> Poisson(10).sample(lambda step: bytes(32), step=0, num_units=100, batch_size=10).tolist()
     [5, 23, 45, 48, 54, 69, 90, 97]
@@ -157,11 +162,23 @@ class Poisson(_Sized):
             check_count("max_batch_size", self.max_batch_size)
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
-        return poisson_sample(keys(step), step, num_units, min(batch_size / num_units, 1.0))
+        units = poisson_sample(keys(step), step, num_units, min(batch_size / num_units, 1.0))
+        if self.max_batch_size is None or len(units) <= self.max_batch_size:
+            return units
+        # The proof needs a uniformly random part: with the first ones by number, a unit would push out a known other.
+        source = KeyedSource(keys(step), _TRUNCATION + step)
+        return np.sort(units[distinct_units(source, len(units), self.max_batch_size)])
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         # Steps are independent given the past, so their events compose (Abadi et al. 2016, Algorithm 1).
-        return composed_steps(settings, lambda noise, size: poisson_event(mechanism(noise), size / num_units))
+        return composed_steps(settings, lambda noise, size: self._step_event(mechanism(noise), size, num_units))
+
+    def _step_event(self, event: Event, size: int, num_units: int) -> Event:
+        largest = num_units + 1  # the number of units of the larger of two neighbours
+        if self.max_batch_size is None or self.max_batch_size >= largest:
+            return poisson_event(event, size / num_units)
+        rate = min(size / num_units, 1.0)
+        return TruncatedPoissonSampledEvent(event, rate, max_batch_size=self.max_batch_size, dataset_size=largest)
 
     def room(self, num_units: int) -> int:
         if self.max_batch_size is not None:

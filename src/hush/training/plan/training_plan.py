@@ -8,8 +8,7 @@ place (`combinations`). `completion` makes a plan from the arguments of `privati
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hush.accounting import ComposedEvent, Event, GroupEvent, PldAccountant
 from hush.accounting.events import QualifiedEvent
@@ -22,7 +21,6 @@ from hush.training.plan.contributions import Contribution, PerExample
 from hush.training.plan.public_phase import PublicPhase
 from hush.training.plan.samplers import Poisson, Sampling, Setting
 from hush.training.plan.schedule import Schedule
-from hush.training.plan.truncation import guarantee_after_truncation, overflow_probability
 
 _UNSEEN = "nobody observes running times, or data that stay in memory and caches"
 
@@ -38,9 +36,8 @@ class TrainingPlan:
 
     where the sensitivity is that of the contribution, in clip norms; it is 1 except for `Microbatches`.
 
-    A limit on Poisson samples (``Poisson(..., max_batch_size=)``) drops the excess of a large sample. If that happens
-    in a step with probability at most t, (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) T t) for T steps:
-    compare each neighbour's outputs with those of a run that drops nothing (Chua et al. 2024, Theorem 3.3).
+    A limit on Poisson samples (``Poisson(..., max_batch_size=)``) keeps a uniformly random part of a large sample; the
+    event accounts for it.
 
     The noise that is really added is the floor of such a variable on a public grid, and the sum is rounded to that grid
     (`hush.training.noise`). A release is then a function of that of real-valued noise. Contributions are clipped to
@@ -74,8 +71,7 @@ class TrainingPlan:
         caches (the caller's duty). The guarantee lists these assumptions.
 
     References:
-        Abadi et al. 2016, Algorithm 1; accounting by privacy loss distributions. Truncated Poisson batches: Chua et al.
-        2024, "Scalable DP-SGD: Shuffling vs. Poisson Subsampling", Theorem 3.3.
+        Abadi et al. 2016, Algorithm 1; accounting by privacy loss distributions.
 
     >>> from hush.training import Flat, Poisson, TrainingPlan
     >>> plan = TrainingPlan(
@@ -186,11 +182,7 @@ class TrainingPlan:
 
     def event(self, num_steps: int | None = None) -> Event:
         """Return the event of the first ``num_steps`` steps, or of all, with its relation, unit and assumptions."""
-        assumptions = self._assumptions()
-        if self.max_batch_size is not None:
-            probability = self.overflow(self.num_steps if num_steps is None else num_steps)
-            assumptions += (f"no sample exceeded the limit (one does with probability at most {probability:.3g})",)
-        return QualifiedEvent(self._event(num_steps), self.relation, self.unit, assumptions)
+        return QualifiedEvent(self._event(num_steps), self.relation, self.unit, self._assumptions())
 
     def _event(self, num_steps: int | None = None) -> Event:
         steps = self.num_steps if num_steps is None else num_steps
@@ -204,7 +196,12 @@ class TrainingPlan:
         else:
             constant = self.schedule is None
             settings = [self.setting(0)] * steps if constant else [self.setting(step) for step in range(steps)]
-            event = self.sampling.event(settings, self.num_units, self.contribution.mechanism)
+            sampling = self.sampling
+            if isinstance(sampling, Poisson) and self.relation is Relation.ZERO_OUT:
+                # A unit that is zeroed out takes nobody's place in a full sample. Given which others are kept, it is in
+                # the sample with at most the sampling rate, as without a limit.
+                sampling = replace(sampling, max_batch_size=None)
+            event = sampling.event(settings, self.num_units, self.contribution.mechanism)
         # A user with k examples is a group of k sampled units, of which any number may be in a batch.
         return event if self.group_size == 1 else GroupEvent(event, self.group_size)
 
@@ -212,12 +209,9 @@ class TrainingPlan:
         """Return the guarantee of the first ``num_steps`` steps, or of all, with additional assumptions."""
         accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self._event(num_steps))
         stated = accountant.guarantee(self.delta)
-        steps = self.num_steps if num_steps is None else num_steps
-        if self.max_batch_size is not None and steps > 0:
-            stated = guarantee_after_truncation(accountant, self.delta, self.overflow(steps), self.max_batch_size)
         return Guarantee(
             epsilon=stated.epsilon,
-            delta=stated.delta if self.max_batch_size is None else self.delta,
+            delta=stated.delta,
             unit=stated.unit,
             relation=stated.relation,
             method=", ".join([*self._method(), stated.method]),
@@ -248,15 +242,3 @@ class TrainingPlan:
         if self.starts_from is not None:
             assumptions.append(self.starts_from.assumption)
         return tuple(assumptions)
-
-    def overflow(self, num_steps: int) -> float:
-        """Return an upper bound on the probability that one of the first samples exceeds the limit."""
-        limit = self.max_batch_size
-        if limit is None:
-            return 0.0
-        # A union bound over the steps; steps of equal batch size have equal probabilities.
-        sizes = Counter(self.setting(step)[1] for step in range(num_steps))
-        num_units = self.num_units + self.group_size  # of the larger of two neighbours
-        return sum(
-            count * overflow_probability(limit, num_units, size / self.num_units) for size, count in sizes.items()
-        )

@@ -1,6 +1,7 @@
 """A private search for hyper-parameters: only the best of a secret number of runs is released.
 
-The costs of different settings enter by their maximum at each Renyi order. Read in this order:
+The costs of different settings enter by the maximum of their privacy profiles, or of their Renyi divergences at each
+order. Read in this order:
 
 - `space`: the settings, drawn at random.
 - `repetitions`: the distribution of the number of runs.

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from hush.accounting import Event, ParallelByIndexEvent, RdpAccountant
+from hush.accounting import Event, ParallelByIndexEvent, SelectionAccountant
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import QualifiedEvent, plain_event
 from hush.accounting.hold import active
@@ -122,13 +122,13 @@ class TuningPlan:
         search = f"the best of {self.repetitions.mean:.3g} runs on average ({self.repetitions.name})"
         return self._guarantee_of(
             self.repetitions.event(self._one_run()),
-            f"private selection of {search}, {RdpAccountant.method}",
+            f"private selection of {search}, {SelectionAccountant.method}",
             assumptions,
         )
 
     def one_run(self) -> Guarantee:
         """Return the guarantee of a single run with the same noise, by the same accountant."""
-        return self._guarantee_of(self._one_run(), RdpAccountant.method, ())
+        return self._guarantee_of(self._one_run(), SelectionAccountant.method, ())
 
     def run(
         self, train: Train, *, source: RandomSource | None = None, progress: bool = True, budget: Budget | None = None
@@ -230,7 +230,7 @@ class TuningPlan:
 
 @lru_cache(maxsize=64)
 def _epsilon(event: Event, delta: float, relation: Relation) -> float:
-    return RdpAccountant(relation=relation).compose(event).epsilon(delta)
+    return SelectionAccountant(relation=relation).compose(event).epsilon(delta)
 
 
 @dataclass(frozen=True, slots=True)

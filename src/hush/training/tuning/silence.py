@@ -43,7 +43,7 @@ def silenced() -> Iterator[None]:
 
 
 def _disable_logging(level: int) -> None:
-    """Discard what is logged up to a level. Nothing is done if it is discarded already: each change visits all loggers."""
+    """Discard messages up to a level. If they are discarded already, do nothing: each change visits all loggers."""
     if logging.root.manager.disable != level:
         logging.disable(level)
 

@@ -13,8 +13,7 @@ from hush.cli import main
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("sqlglot")
 
-CATALOG = """format = "hush-catalog"
-version = 1
+CATALOG = """format = "hush.catalog/1"
 [tables.people]
 data = "people.parquet"
 unit = {column = "who", time = "day", window = "month"}

@@ -170,13 +170,13 @@ def test_an_answer_without_rows_says_why(path: Path, capsys: pytest.CaptureFixtu
     [
         ([], "--accuracy and --expected"),
         (["--accuracy", "0.05"], "--expected: expected the approximate number of rows"),
-        (["--accuracy", "0.05", "--expected", "10", "--epsilon", "1"], "accuracy="),
-        (["--epsilon", "1", "--expected", "10"], "expected="),
-        (["--epsilon", "1", "--confidence", "1"], "confidence="),
-        (["--epsilon", "1", "--noise", "gaussian"], "delta="),
-        (["--epsilon", "1", "--price", "--preview"], "preview="),
+        (["--accuracy", "0.05", "--expected", "10", "--epsilon", "1"], "accuracy"),
+        (["--epsilon", "1", "--expected", "10"], "expected"),
+        (["--epsilon", "1", "--confidence", "1"], "confidence"),
+        (["--epsilon", "1", "--noise", "gaussian"], "delta"),
+        (["--epsilon", "1", "--price", "--preview"], "preview"),
         (["--preview", "--expected", "10"], "--accuracy and --expected"),
-        (["--accuracy", "nan", "--expected", "10"], "accuracy="),
+        (["--accuracy", "nan", "--expected", "10"], "accuracy"),
     ],
 )
 def test_mistakes_are_refused_in_one_line(
@@ -215,11 +215,7 @@ def test_windows(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     text = "SELECT COUNT(*) AS n FROM visits"
     answer = as_json(capsys, visits, "--epsilon", "9", "--window", "month", "--time", "day", text=text)
-    assert answer["guarantee"]["unit"] == {
-        "kind": "user-window",
-        "window": {"calendar": "month", "zone": "UTC"},
-        "group_size": 1,
-    }
+    assert answer["guarantee"]["unit"] == "user within one calendar month (UTC)"
     for half in (("--window", "month"), ("--time", "day")):
         assert ask(visits, "--epsilon", "9", *half, text=text) == 2
         assert "expected both --window and --time, or neither" in capsys.readouterr().err
@@ -231,12 +227,12 @@ def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     answer = as_json(capsys, path, "--epsilon", "50", "--public-table", f"zones={tmp_path / 'zones.csv'}", text=text)
     assert answer["rows"][0]["n"] == pytest.approx(1500, abs=5)  # Laplace noise of scale 1/50: false alarms e^-250
     assert ask(path, "--epsilon", "1", "--public-table", "=x", text=text) == 2
-    assert "--public-table=" in capsys.readouterr().err
+    assert "--public-table " in capsys.readouterr().err
 
 
 def catalog(path: Path) -> str:
     file = path.parent / "clinic.toml"
-    text = 'format = "hush-catalog"\nversion = 1\n[tables.people]\ndata = "people.parquet"\nunit = "who"\n'
+    text = 'format = "hush.catalog/1"\n[tables.people]\ndata = "people.parquet"\nunit = "who"\n'
     keys = 'keys.region = ["north", "south", "west"]\n'
     file.write_text(f"{text}bounds.income = [0, 100000]\n{keys}rows_per_unit = 1\ngroups_per_unit = 1\n")
     return str(file)
@@ -254,10 +250,10 @@ def test_a_catalog_takes_the_place_of_flags(path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--unit", "who"], "unit='who': expected none with --catalog. Write it into the catalog."),
-        (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none with --catalog."),
-        (["--public-table", "zones"], "--public-table=['zones']: expected none with --catalog."),
-        (["postgresql://ann:geheim@host/db"], "data='...': expected none with --catalog."),
+        (["--unit", "who"], "unit who: expected none with --catalog. Write it into the catalog."),
+        (["--bounds", "income=0:5"], "--bounds income=0:5: expected none with --catalog."),
+        (["--public-table", "zones"], "--public-table zones: expected none with --catalog."),
+        (["postgresql://ann:geheim@host/db"], "DATA ...: expected none with --catalog."),
     ],
 )
 def test_declarations_beside_a_catalog_are_refused(
@@ -272,7 +268,7 @@ def test_declarations_beside_a_catalog_are_refused(
 
 def test_data_and_unit_are_needed_without_a_catalog(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query"]) == 2
-    assert "data=None: expected a file or a database. Or --catalog FILE" in capsys.readouterr().err
+    assert "DATA: expected a file or a database. Or --catalog FILE" in capsys.readouterr().err
     assert main(["query", str(path), QUESTION, "--epsilon", "1"]) == 2
     assert "--unit: expected the column that identifies the privacy unit." in capsys.readouterr().err
 

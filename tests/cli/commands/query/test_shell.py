@@ -132,7 +132,7 @@ def test_no_error_ends_the_session(
     typed(keys, "--epsilon", "9")
     printed = capsys.readouterr()
     assert "MAX over all rows" in printed.err
-    assert r"command='\\what': expected one of" in printed.err
+    assert r"command '\\what': expected one of" in printed.err
     assert "\nCancelled.\n" in printed.err
     assert "hush query: ValueError, whose message is hidden" in printed.err
     assert "Ann" not in printed.err

@@ -48,12 +48,12 @@ def test_commands(piped: Ask, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (r"\d nobody", "table='nobody': expected one of people, zones."),
-        (r"\epsilon nan", "epsilon=nan: expected a finite number > 0."),
-        (r"\epsilon much", "epsilon='much': expected a finite number > 0."),
-        (r"\delta 1", "delta=1: expected a number in [0, 1)."),
-        (r"\limits 0", "limits=0: expected an integer >= 1."),
-        (r"\limits many", "limits='many': expected an integer >= 1."),
+        (r"\d nobody", "table 'nobody': expected one of people, zones."),
+        (r"\epsilon nan", "epsilon nan: expected a finite number > 0."),
+        (r"\epsilon much", "epsilon 'much': expected a finite number > 0."),
+        (r"\delta 1", "delta 1: expected a number in [0, 1)."),
+        (r"\limits 0", "limits 0: expected an integer >= 1."),
+        (r"\limits many", "limits 'many': expected an integer >= 1."),
         (r"\x", "expected one of \\d, \\epsilon, \\delta, \\limits, \\?, \\q."),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from hush.accounting.budget import Cap
 from hush.guarantee import Relation, Unit
-from hush.ledger.accounts.terms.cap import cap_from, cap_terms
+from hush.ledger.accounts.terms.cap import cap_from, cap_terms, unit_name_from
 
 CAPS = [
     Cap(epsilon=3.0, delta=1e-6, unit=Unit.example()),
@@ -24,5 +24,15 @@ def test_a_cap_survives_json(cap: Cap) -> None:
 
 
 def test_the_owners_word_for_the_unit_is_stored() -> None:
-    assert cap_terms(CAPS[0], "patient")["unit"]["called"] == "patient"
-    assert cap_terms(CAPS[0], Unit.user())["unit"]["called"] == "user"
+    assert unit_name_from(cap_terms(CAPS[0], "patient")) == "patient"
+    assert unit_name_from(cap_terms(CAPS[0], Unit.user())) == "user"
+
+
+def test_earlier_versions_stored_a_unit_in_parts() -> None:
+    window = {"seconds": 604_800, "origin": "1970-01-01"}
+    unit = {"kind": "user-window", "window": window, "called": "patient-week"}
+    terms = cap_terms(CAPS[2], "week")
+    del terms["unit_name"]
+    terms["unit"] = unit
+    assert cap_from(terms) == CAPS[2]
+    assert unit_name_from(terms) == "patient-week"

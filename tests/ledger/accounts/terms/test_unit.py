@@ -128,7 +128,7 @@ def old_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
     terms["unit"] = {
         "kind": "user-window",
         "seconds": cap.unit.window.length.total_seconds(),
-        "called": terms["unit"]["called"],
+        "called": terms.pop("unit_name"),
     }
     return terms
 

@@ -144,7 +144,13 @@ def test_only_what_is_needed_is_measured(
         assert limits == ContributionLimits(rows_per_unit=rows or 1, groups_per_unit=expected_groups)
 
 
-@pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("many rows in many groups", "extreme numbers") else pytest.param(name, marks=pytest.mark.slow)
+        for name in INTRUDERS
+    ],
+)
 def test_a_unit_is_in_one_level(
     name: str, new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes
 ) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,57 +12,20 @@ from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.accounting.events import QualifiedEvent
 from hush.guarantee import Relation, Unit
-from hush.sql import QueryAnswer, Table
+from hush.sql import Table
 from hush.sql.answer.choices.limits import plan_limits
 from hush.sql.answer.choices.stored_choices import StoredChoices
 
 pytest.importorskip("sqlalchemy")
 from hush.ledger import Ledger, LedgerBudget
 
-duckdb = pytest.importorskip("duckdb")
-
-COUNT = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
-SUM = "SELECT sex, SUM(x) AS s FROM people GROUP BY sex"
-DELTA = 1e-8
-
-
-@pytest.fixture(scope="module")
-def data() -> Any:
-    connection = duckdb.connect()
-    connection.execute(
-        "CREATE TABLE people AS SELECT i // 4 AS who, i % 100 + 0.0 AS x, i % 2 AS sex, i % 3 AS k "
-        "FROM range(8000) AS t(i)"
-    )
-    return connection
-
-
-@pytest.fixture
-def people(data: Any) -> Table:
-    return people_in(data)
-
-
-def people_in(data: Any, **settings: Any) -> Table:
-    return hush.table(data, name="people", unit="who", keys={"sex": [0, 1], "k": [0, 1, 2]}, **settings)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with closing(Ledger(f"sqlite:///{tmp_path}/privacy.db")) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def budget(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("people", epsilon=50, delta=1e-5, unit="user")
+pytest.importorskip("duckdb")
+from sql.answer.charged_people import COUNT, SUM, asked, people_in
 
 
 def choices(budget: LedgerBudget) -> list[str]:
     """Return the purposes of all choices that were charged."""
     return [row.purpose for row in budget.entries() if row.kind == "reserved" and "contribution" in str(row.purpose)]
-
-
-def asked(people: Table, budget: Any, text: str, epsilon: float = 0.5, **arguments: Any) -> QueryAnswer:
-    return people.sql(text, epsilon=epsilon, budget=budget, **{"delta": DELTA} | arguments)
 
 
 def test_a_sum_after_a_count_pays_for_no_limits(people: Table, budget: LedgerBudget) -> None:

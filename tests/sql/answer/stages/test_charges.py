@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import hush
-from hush.sql import QueryAnswer, Table
+from hush.sql import Table
 
 pytest.importorskip("sqlalchemy")
-from hush.ledger import Ledger, LedgerBudget
+from hush.ledger import LedgerBudget
 
-duckdb = pytest.importorskip("duckdb")
-
-COUNT = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
-SUM = "SELECT sex, SUM(x) AS s FROM people GROUP BY sex"
-DELTA = 1e-8
-
-
-@pytest.fixture(scope="module")
-def data() -> Any:
-    connection = duckdb.connect()
-    connection.execute(
-        "CREATE TABLE people AS SELECT i // 4 AS who, i % 100 + 0.0 AS x, i % 2 AS sex, i % 3 AS k "
-        "FROM range(8000) AS t(i)"
-    )
-    return connection
-
-
-@pytest.fixture
-def people(data: Any) -> Table:
-    return people_in(data)
-
-
-def people_in(data: Any, **settings: Any) -> Table:
-    return hush.table(data, name="people", unit="who", keys={"sex": [0, 1], "k": [0, 1, 2]}, **settings)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with closing(Ledger(f"sqlite:///{tmp_path}/privacy.db")) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def budget(ledger: Ledger) -> LedgerBudget:
-    return ledger.budget("people", epsilon=50, delta=1e-5, unit="user")
-
-
-def asked(people: Table, budget: Any, text: str, epsilon: float = 0.5, **arguments: Any) -> QueryAnswer:
-    return people.sql(text, epsilon=epsilon, budget=budget, **{"delta": DELTA} | arguments)
+pytest.importorskip("duckdb")
+from sql.answer.charged_people import COUNT, SUM, asked
 
 
 def test_the_later_query_spends_all_of_epsilon_on_its_answer(people: Table, budget: LedgerBudget) -> None:

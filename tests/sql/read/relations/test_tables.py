@@ -15,8 +15,8 @@ from hush.sql import QueryRefused, Through
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups
 from hush.sql.syntax.relation import PerUnit
-from hush.sql.write import text as writing
-from hush.sql.write.text import RelationWriter
+from hush.sql.write.text import expressions as writing
+from hush.sql.write.text.relations import RelationWriter
 from sql.hosts import contents, largest_change
 from sql.shop import (
     NEW,
@@ -98,7 +98,7 @@ def keys_of_two_owners_belong_to_nobody() -> AbstractContextManager[Any]:
 
 
 def units_are_not_compared() -> AbstractContextManager[Any]:
-    return mock.patch.object(writing, "_same_unit", return_value="TRUE")
+    return mock.patch.object(writing, "same_unit", return_value="TRUE")
 
 
 def windows_span_units() -> AbstractContextManager[Any]:
@@ -107,7 +107,7 @@ def windows_span_units() -> AbstractContextManager[Any]:
     def twin(expression: Any, dialect: Any) -> str:
         return write(expression, dialect).replace(f"PARTITION BY {expression.value.unit}.u0, ", "PARTITION BY ")
 
-    return mock.patch.dict(writing._WRITERS, {"window": twin})
+    return mock.patch.dict(writing.NESTED, {"window": twin})
 
 
 TWINS = [

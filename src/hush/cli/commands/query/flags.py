@@ -9,7 +9,7 @@ from hush.cli.words import NOISES
 from hush.guarantee import CalendarWindow
 
 # What a catalog file declares. Beside one, these flags are refused.
-DECLARING = ("table", "unit", "window", "time", "bounds", "keys", "public_table", "most_rows")
+DECLARING = ("table", "unit", "window", "time", "bounds", "keys", "decimal_comma", "public_table", "most_rows")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_cost(parser)
     _add_declarations(parser)
     parser.add_argument(
-        "--price", action="store_true", help="show the cost without running the query; with --expected, the error, too"
+        "--price", action="store_true", help="show the cost without running the query; with --expected, also the error"
     )
     parser.add_argument(
         "--preview", action="store_true", help="run the query on invented rows, without reading the data"
@@ -94,6 +94,12 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--keys", action="append", metavar="COLUMN=A,B,...", help="the groups, if they are public; may be repeated"
+    )
+    group.add_argument(
+        "--decimal-comma",
+        action="append",
+        metavar="COLUMN",
+        help="a column of a CSV file whose numbers have decimal commas, so that 1.234 is 1234; may be repeated",
     )
     group.add_argument(
         "--public-table",

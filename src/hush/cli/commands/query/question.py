@@ -36,6 +36,7 @@ def open_table(options: argparse.Namespace) -> Table:
         "name": options.table,
         "unit": _unit(options),
         "bounds": parse_bounds(options.bounds or []),
+        "decimal_comma": options.decimal_comma or [],
         "public": dict(_parse_public(text) for text in options.public_table or []),
         "rows_per_unit": None if options.most_rows is None else MostRows(options.most_rows),
         "content_key": content_key,

@@ -1,6 +1,6 @@
 """Boxes in a ledger: each kind of release that was declared is a block of the budget, which holds its number.
 
-A release out of the box is charged to its kind's block, one unit of so many, and nothing to the budget, which has paid
+A release from the box is charged to its kind's block, one unit of so many, and nothing to the budget, which has paid
 for the box. So the database counts them as it adds costs, and a charge that was voided can be used again.
 """
 
@@ -14,7 +14,7 @@ from hush.accounting import Event
 from hush.accounting.budget import LOSS_STEPS, Box, Cap, Cost
 
 ONE_RELEASE = Cost(renyi=LOSS_STEPS)
-"""The cost of a release out of the box, in its kind's block."""
+"""The cost of a release from the box, in its kind's block."""
 
 _KIND = re.compile(r"box (\d+)")
 
@@ -48,7 +48,7 @@ def kind_blocks(box: Box | None) -> list[str]:
 
 
 def is_boxed(cap: Cap, blocks: Sequence[str]) -> bool:
-    """Return whether a charge to these blocks is of a release out of the box."""
+    """Return whether a charge to these blocks is for a release from the box."""
     return cap.box is not None and len(blocks) == 1 and kind_index(blocks[0]) is not None
 
 

@@ -7,12 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from hush.accounting.budget import NO_GAUSSIAN, Box, Cap, GaussianRule
-from hush.guarantee import Relation, Unit, UnitKind, UnrecordedWindows, dump_windows, load_windows
+from hush.guarantee import Relation, Unit, UnitKind, UnrecordedWindows, load_windows
 
 
 def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
-    """Return a cap as plain values for JSON. ``called`` is the unit in the owner's words."""
-    window = cap.unit.window
+    """Return a cap as plain values for JSON. ``unit_name`` is the unit in the owner's words."""
     terms = {
         "epsilon": cap.epsilon,
         "delta": cap.delta,
@@ -20,11 +19,8 @@ def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
         "claims_delta": cap.claims_delta,
         "gaussian": asdict(cap.gaussian_rule),
         "relation": cap.relation.value,
-        "unit": {
-            "kind": cap.unit.kind.value,
-            "window": None if window is None else dump_windows(window),
-            "called": unit if isinstance(unit, str) else str(unit),
-        },
+        "unit": cap.unit.name,
+        "unit_name": unit if isinstance(unit, str) else str(unit),
     }
     return terms if cap.box is None else {**terms, "box": cap.box.to_json()}
 
@@ -44,8 +40,21 @@ def cap_from(terms: dict[str, Any]) -> Cap:
     )
 
 
-def _unit(terms: dict[str, Any]) -> Unit:
-    """Return the unit of a cap. Older ledgers stored how long windows are, and not where they begin."""
+def unit_name_from(terms: dict[str, Any]) -> str:
+    """Return the unit that `cap_terms` described, in the owner's words."""
+    if "unit_name" in terms:
+        return str(terms["unit_name"])
+    unit = terms.get("unit")
+    return str(unit.get("called", "")) if isinstance(unit, dict) else ""
+
+
+def _unit(terms: str | dict[str, Any]) -> Unit:
+    """Return the unit of a cap.
+
+    Older ledgers stored its kind and its windows, and the oldest ones how long windows are, and not where they begin.
+    """
+    if isinstance(terms, str):
+        return Unit.from_name(terms)
     kind = UnitKind(terms["kind"])
     if "window" in terms:
         return Unit(kind=kind, window=None if terms["window"] is None else load_windows(terms["window"]))

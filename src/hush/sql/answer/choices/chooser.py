@@ -30,7 +30,7 @@ from hush.sql.engines.views import BoundedViews
 from hush.sql.syntax.expression import Expr
 from hush.sql.write.dialects import dialect_named
 from hush.sql.write.plan import QueryPlan
-from hush.sql.write.text import write_expression
+from hush.sql.write.text.expressions import write_expression
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit
 
 Key = tuple[str, ...]

@@ -70,8 +70,7 @@ class Scope:
             raise self.refuse(
                 node,
                 "columns of this type are not supported",
-                "Use numbers, text, booleans, dates or timestamps without a time zone",
-                "If the column has a time zone, create a view with (column AT TIME ZONE 'UTC')",
+                "Use numbers, text, booleans, dates or timestamps",
             )
         return matches[0]
 

@@ -10,6 +10,7 @@ on rounding and on the text of numbers, so some conversions are refused:
 | text | number, integer, date |
 | date | timestamp, text |
 | timestamp | date; not text |
+| timestamp with a time zone | none: AT TIME ZONE says what its clock shows |
 | boolean | integer, number, text |
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hush.data.tables.catalog import WINDOWS, ColumnKind
-from hush.sql.read.translator import Rule, Translator, moment_literal
+from hush.sql.read.translator import MOMENTS, ZONE_ADVICE, Rule, Translator, moment_literal
 from hush.sql.syntax.expression import Expr, numeric
 
 DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute", "dayofyear", "isodow")
@@ -47,11 +48,13 @@ def cast(translate: Translator, node: exp.Cast) -> Expr:
         )
     if inner.kind is ColumnKind.NULL:
         return inner
-    if target in (ColumnKind.DATE, ColumnKind.TIME) and inner.op == "literal" and inner.kind is ColumnKind.TEXT:
+    if target in MOMENTS and inner.op == "literal" and inner.kind is ColumnKind.TEXT:
         return moment_literal(translate, node, inner.value, target)
     op = _CASTS.get((inner.kind, target))
     if target is ColumnKind.TEXT and (text := as_text(inner)) is not None:
         return text
+    if op is None and ColumnKind.INSTANT in (inner.kind, target):
+        raise translate.refuse(node, "the time zone of this CAST is not known", ZONE_ADVICE)
     if op is None:
         raise translate.refuse(node, f"CAST from {inner.kind.value} to {target.value} is not supported")
     return inner if op == "" else _apply_cast(translate, op, inner, target)
@@ -87,6 +90,7 @@ _TARGETS = {
     exp.DType.TIMESTAMP: ColumnKind.TIME,
     exp.DType.TIMESTAMPNTZ: ColumnKind.TIME,
     exp.DType.DATETIME: ColumnKind.TIME,
+    exp.DType.TIMESTAMPTZ: ColumnKind.INSTANT,
 }
 _WITH_TEXT = (ColumnKind.INT, ColumnKind.DATE, ColumnKind.BOOL)
 # The operation that converts one kind to another; "" changes nothing. `as_text` converts to text.
@@ -100,6 +104,7 @@ _CASTS = {
             ColumnKind.TEXT,
             ColumnKind.DATE,
             ColumnKind.TIME,
+            ColumnKind.INSTANT,
         )
     },
     (ColumnKind.INT, ColumnKind.FLOAT): "number",

@@ -1,93 +1,27 @@
-"""Budgets: the cost of a release, and whether it fits under a cap on everything ever released.
-
-    event         a description of the next release
-    Cost          six integers: the cost of the event under each rule (`Cap.cost`)
-    total         costs add up, exactly, in any database
-    Cap           one (epsilon, delta) guarantee for all releases from some data; `Cap.fits` checks a total
-
-A `Cap` holds even if choices depend on earlier answers: the next query, its parameters, and when to stop. Costs are
-integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
-
-**Three rules, side by side.** A total fits if the deltas of claims are within their share, and one of three rules
-accepts everything that was charged: the Renyi divergence at one fixed order, the sum of epsilons, or the comparison
-with Gaussian noise (`hush.accounting.gaussian_rule`). Each has a share of delta that is fixed in advance.
-
-*Why this is valid.* Take the Renyi and the Gaussian rule, valid for (epsilon, d_1) and (epsilon, d_2). Let M be what an
-analyst gets who stops when neither accepts more, and M_1 and M_2 the same analyst, stopped by one rule alone. Sort each
-outcome by the rule that accepts all of it, by the first if both do. On outcomes of the first kind M and M_1 are the
-same, and on the others M and M_2, so for any set S of outcomes
-
-    P(M in S) = P(M_1 in S_1) + P(M_2 in S_2) <= e^epsilon (P'(M_1 in S_1) + P'(M_2 in S_2)) + d_1 + d_2
-
-and the sum in brackets is P'(M in S). The sum of epsilons needs no share: on outcomes that only it accepts, the privacy
-loss never exceeds epsilon. A claim with a delta is a pure claim, except on an event of that probability (Kairouz, Oh &
-Viswanath 2015): these probabilities add up to at most the claims' share. A share that could be moved after
-seeing outcomes would not be covered by this: K choices can cost up to K times as much.
-
-*Renyi.* Let L be the privacy loss of everything released, and R the divergence charged at order a. At a fixed order,
-exp((a - 1)(L - R)) is a supermartingale, whatever is run next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at
-most c e^((a - 1)(L - epsilon)) for the constant c of the conversion.
-
-**The first event** of an untouched budget may be larger than any rule's share of delta allows, and still within the
-cap. Then it is charged all of delta (`Cap.first_cost`), and only the Gaussian rule goes on, with what is left beside
-it. That is valid because the choice is made from the event's public parameters, before anything is released.
-
-It is refunded only while nothing else was charged: if a later answer decided whether it is run, delta would be spent
-twice, once on outcomes with it and once on those without.
-
-**A box** (`hush.accounting.box`) is declared with the budget, and paid with it: its composed privacy loss distribution.
-
-**Runs that stop early** may do so because of what they showed. Renyi divergences and epsilons add up step by step, so
-what was not run is refunded. The price in Gaussian noise is that of the whole run, and less than the sum of its steps'
-prices: it is refunded by whole parts of a composed event only (`Cap.part_cost`).
-
-**Large runs** can cost too much under every rule and still fit by their privacy loss distribution. Then the whole run
-is charged as one claim (`Cap.claimed_cost`). That is valid because none of its output was seen before; for the same
-reason, no part of the charge can be refunded.
-
-`Budget` and `Reservation` are the protocol through which everything below the ledger charges: `Charge` is the request.
-"""
+"""A cap: one guarantee for all releases from some data, however each is chosen."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from hush.accounting import events as ev
-from hush.accounting.accountants.classic_theorems import claims
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
-from hush.accounting.box import Box as Box
+from hush.accounting.accountants.rdp import RdpAccountant
+from hush.accounting.box import Box
+from hush.accounting.budget.cost import DELTA_STEPS, LOSS_STEPS, MAX_STEPS, Cost
+from hush.accounting.budget.prices import claimed_cost, event_cost, priced_parts
 from hush.accounting.filters import exactly
-from hush.accounting.gaussian_rule import MU_STEPS, Options, prepaid_options
-from hush.accounting.gaussian_rule import GaussianRule as GaussianRule
+from hush.accounting.gaussian_rule import MU_STEPS, GaussianRule, Options, prepaid_options
 from hush.accounting.losses.pairs import alternatives, changes
 from hush.accounting.smoothed_price import gaussian_share
-from hush.errors import (
-    BudgetExceeded,
-    HushError,
-    InvalidArgument,
-    Unsupported,
-    check_delta,
-    check_instance,
-    check_positive,
-)
+from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
-
-LOSS_STEPS = 10**12
-"""The number of steps in an epsilon, or in a Renyi divergence, of 1."""
-
-DELTA_STEPS = 10**18
-"""The number of steps in a delta of 1."""
 
 CLAIMS_SHARE = Fraction(1, 20)
 """The default share of a cap's delta for events that have a delta of their own."""
@@ -102,74 +36,6 @@ NO_GAUSSIAN = GaussianRule(delta=0.0, most=-1, reserve=0, rate=0.0)
 """The terms of budgets that have no comparison with Gaussian noise, such as those of older ledgers."""
 
 _UNIT_NOISE = ev.GaussianEvent(1.0)
-_MAX_STEPS = 10**17  # of one charge: ten such charges still fit into 64 bits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """The cost of an event under a cap, in steps. Costs add up, event by event.
-
-    >>> Cost(renyi=3, pure=2) + Cost(renyi=1, unbounded=1)
-    Cost(renyi=4, pure=2, unbounded=1, delta=0, gaussian=0, smoothed=0)
-
-    Attributes:
-        renyi: The Renyi divergence at the cap's order, not counting outcomes that ``delta`` covers.
-        pure: The sum of the epsilons of events that have one at delta = 0.
-        unbounded: The number of events that have none, such as a Gaussian.
-        delta: The sum of the deltas of claims. A claim may fail completely with probability delta.
-        gaussian: The price in units of Gaussian noise, mu^2.
-        smoothed: The number of events that are no Gaussians. In a limit: the largest ``gaussian`` if there are any.
-    """
-
-    renyi: int = 0
-    pure: int = 0
-    unbounded: int = 0
-    delta: int = 0
-    gaussian: int = 0
-    smoothed: int = 0
-
-    def __add__(self, other: Cost) -> Cost:
-        """Return the sum of two costs."""
-        return Cost(
-            renyi=self.renyi + other.renyi,
-            pure=self.pure + other.pure,
-            unbounded=self.unbounded + other.unbounded,
-            delta=self.delta + other.delta,
-            gaussian=self.gaussian + other.gaussian,
-            smoothed=self.smoothed + other.smoothed,
-        )
-
-    def __neg__(self) -> Cost:
-        """Return the negative cost, as a refund."""
-        return self.times(-1)
-
-    def __le__(self, other: Cost) -> bool:
-        """Return whether no component exceeds the other's."""
-        return (
-            self.renyi <= other.renyi
-            and self.pure <= other.pure
-            and self.unbounded <= other.unbounded
-            and self.delta <= other.delta
-            and self.gaussian <= other.gaussian
-            and self.smoothed <= other.smoothed
-        )
-
-    def times(self, number: int) -> Cost:
-        """Return the cost of a number of events like this one."""
-        return Cost(
-            renyi=number * self.renyi,
-            pure=number * self.pure,
-            unbounded=number * self.unbounded,
-            delta=number * self.delta,
-            gaussian=number * self.gaussian,
-            smoothed=number * self.smoothed,
-        )
-
-    def within(self, limit: Cost) -> bool:
-        """Return whether a total fits into a limit. The ledger's databases have the same condition as a constraint."""
-        by_epsilons = self.unbounded == 0 and self.pure <= limit.pure
-        by_gaussian = self.gaussian <= (limit.gaussian if self.smoothed == 0 else limit.smoothed)
-        return self.delta <= limit.delta and (self.renyi <= limit.renyi or by_epsilons or by_gaussian)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +44,7 @@ class Cap:
 
     A total cost fits if the deltas of claims are within their share, and one of three rules accepts all of it: the
     Renyi divergence at an order fixed in advance, the sum of epsilons, or the comparison with Gaussian noise. The
-    module's docstring proves that rules can be combined.
+    package's docstring proves that rules can be combined.
 
     >>> cap = Cap(epsilon=1.0, delta=1e-6, unit=Unit.user())
     >>> spent = Cost()
@@ -202,7 +68,7 @@ class Cap:
         for other losses by a reserve, `hush.accounting.smoothed_price`); Kairouz, Oh & Viswanath 2015, Theorem 3.2
         (an (epsilon, delta) claim fails with probability delta and is a pure claim otherwise); Haney et al. 2023
         (filters for mechanisms that run concurrently). The combination of rules is this package's own: see the
-        module's docstring.
+        package's docstring.
 
     Attributes:
         epsilon: The epsilon of the guarantee.
@@ -241,7 +107,9 @@ class Cap:
         if self.gaussian is None:
             object.__setattr__(self, "gaussian", self._chosen_gaussian())
         if not exactly(self.gaussian_rule.delta) + exactly(claims_delta) <= exactly(delta):
-            raise InvalidArgument("gaussian", self.gaussian_rule.delta, "a share of delta, beside that of claims")
+            raise InvalidArgument(
+                "gaussian", self.gaussian_rule.delta, "a share of delta that leaves room for the share of claims"
+            )
         object.__setattr__(self, "order", self._checked_order())
         if self.box is not None and not Cost().within(self.limit):
             raise InvalidArgument(
@@ -303,12 +171,12 @@ class Cap:
         """What the box costs under the rules on epsilons and on Renyi divergence."""
         if self.box is None or self.gaussian_rule.delta > 0:
             return Cost()
-        return _cost(self.box.event, self.relation, self.unit, self.order, NO_GAUSSIAN, self._most_renyi)
+        return event_cost(self.box.event, self.relation, self.unit, self.order, NO_GAUSSIAN, self._most_renyi)
 
     @property
     def _most_renyi(self) -> int:
         """A divergence that exceeds the cap by far. Larger ones count as this, so that sums stay within 64 bits."""
-        return min(100 * math.ceil(self.epsilon) * LOSS_STEPS, _MAX_STEPS)
+        return min(100 * math.ceil(self.epsilon) * LOSS_STEPS, MAX_STEPS)
 
     def proves_terms(self) -> bool:
         """Return whether the stored terms of the comparison with Gaussian noise prove the guarantee."""
@@ -367,7 +235,7 @@ class Cap:
     def cost(self, event: ev.Event) -> Cost:
         """Return the cost of an event. Events without a Renyi divergence are refused: see `claimed_cost`."""
         check_instance("event", event, ev.Event)
-        return _cost(event, self.relation, self.unit, self.order, self.gaussian_rule, self._most_renyi)
+        return event_cost(event, self.relation, self.unit, self.order, self.gaussian_rule, self._most_renyi)
 
     def part_cost(self, event: ev.Event, whole: ev.Event, reserved: Cost) -> Cost:
         """Return the cost of an event that was run as a part of one that was reserved.
@@ -382,7 +250,8 @@ class Cap:
 
     def _is_part(self, event: ev.Event, whole: ev.Event) -> bool:
         run, reserved = (
-            Counter(_parts(ev.plain_event(described, self.relation, self.unit)[0])) for described in (event, whole)
+            Counter(priced_parts(ev.plain_event(described, self.relation, self.unit)[0]))
+            for described in (event, whole)
         )
         return run <= reserved
 
@@ -432,7 +301,7 @@ class Cap:
         parts, or large ones, it can cost less than the sum of the parts' costs.
         """
         plain, _ = ev.plain_event(event, self.relation, self.unit)
-        return _claimed(
+        return claimed_cost(
             plain,
             self.relation,
             self.unit,
@@ -485,151 +354,6 @@ class Cap:
         )
 
 
-class Repeat(Enum):
-    """What to do if a question was asked before. If the data are the same, the stored answer is returned.
-
-    >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").repeat is Repeat.REFUSED_ON_OTHER_DATA
-    True
-    """
-
-    REFUSED_ON_OTHER_DATA = "refused on other data"
-    CHARGED_ON_OTHER_DATA = "charged on other data"
-    CHARGED = "charged"  # also where the data look the same: a database does not say when its tables changed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """A request to charge a budget for a release.
-
-    >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").sealed
-    False
-
-    Attributes:
-        event: The event that will be run; less may be run, but not more.
-        purpose: The purpose in a few words.
-        question: A text that identifies the question, so that a repeated question is recognised. Empty if there is
-            none.
-        data: A text that identifies the data. A stored answer is returned only if it was computed from the same data.
-        repeat: What to do if the question was asked before.
-        delta: The delta at which to state the event if it has to be charged as a claim.
-        sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
-        request: Your own key. A second charge with the same key is the same charge.
-        folder: Where the result will be written, if it is a folder: a ledger's report links to it.
-        resumes: Whether it may continue with what the same request reserved but did not settle: an interrupted run.
-        parts: The blocks of the data that it reads, if known. A budget with blocks refuses the charge if it is not
-            charged to exactly these blocks.
-    """
-
-    event: ev.Event
-    purpose: str
-    question: str = ""
-    data: str = ""
-    repeat: Repeat = Repeat.REFUSED_ON_OTHER_DATA
-    delta: float | None = None
-    sealed: bool = False
-    request: str | None = None
-    folder: str = ""
-    resumes: bool = False
-    parts: tuple[str, ...] | None = None
-
-
-class Reservation(Protocol):
-    """A part of a budget that is set aside. It counts as spent unless it is voided."""
-
-    @property
-    def answer(self) -> str | None:
-        """The stored answer, if the same question was answered before. In that case there is nothing to run."""
-
-    @property
-    def resumed(self) -> bool:
-        """Whether it continues an interrupted run, which must then continue from its stored state."""
-
-    def is_open(self) -> bool:
-        """Return whether it is pending: neither committed nor voided."""
-
-    def hold(self, states: int) -> None:
-        """Keep other processes from continuing this run, and record how many states it has stored."""
-
-    def release(self, *, wait: bool = True) -> None:
-        """Let another process continue this run. The reservation stays pending. ``wait``: return when it is done."""
-
-    def commit(self, event: ev.Event | None = None, *, answer: str | None = None) -> str | None:
-        """Record that the event was run, or only a part of it; store the answer, and return the stored one."""
-
-    def void(self) -> None:
-        """Record that nothing was released."""
-
-
-class Budget(Protocol):
-    """Anything that events can be charged to before they are run, such as a ledger's budget."""
-
-    def reserve(self, charge: Charge) -> Reservation:
-        """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAnswer:
-    """An answer that a budget has stored, which was charged when it was released.
-
-    >>> StoredAnswer(ev.LaplaceEvent(scale=2.0), "42").text
-    '42'
-
-    Attributes:
-        event: What it was charged for.
-        text: The answer.
-    """
-
-    event: ev.Event
-    text: str
-
-
-@runtime_checkable
-class AnswerStore(Protocol):
-    """A budget whose stored answers can be looked up. What was released is public: to read it again costs nothing."""
-
-    def answered(self, charge: Charge) -> Reservation | None:
-        """Return the earlier reservation of the same question or request, if it can be continued. Charge nothing."""
-
-    def answers(self, question: str, data: str) -> Sequence[StoredAnswer]:
-        """Return the answers to a question about the same data, whatever their noise is, the last one first."""
-
-
-def run_sealed(
-    budget: Budget, charge: Charge, run: Callable[[], str], settled: Callable[[Reservation], None] | None = None
-) -> str:
-    """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
-
-    If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
-    again continues with the reservation and costs nothing more. The reservation is voided only if a further charge
-    inside ``run`` is refused, because budgets refuse before data are read.
-
-    Args:
-        budget: The budget to charge.
-        charge: The request.
-        run: Computes the answer.
-        settled: Called with the reservation once the answer may be released.
-    """
-    reservation = budget.reserve(replace(charge, sealed=True))
-    note = settled or (lambda _: None)
-    if reservation.answer is not None:
-        note(reservation)
-        return reservation.answer
-    try:
-        answer = run()
-    except BudgetExceeded:
-        reservation.void()
-        raise
-    except BaseException:
-        with suppress(HushError):  # another process asks the same
-            reservation.hold(1)  # the caller learns of the failure: only --force voids the reservation from now on
-            reservation.release()
-        raise
-    stored = reservation.commit(answer=answer)
-    assert stored is not None
-    note(reservation)
-    return stored
-
-
 @lru_cache(maxsize=1024)
 def _limit(cap: Cap) -> Cost:
     rule, boxed, renyi, pure = cap.gaussian_rule, cap.boxed, -1, -1
@@ -653,108 +377,6 @@ def _prepaid(box: Box, relation: Relation, unit: Unit) -> Options | None:
         return prepaid_options(box.options(relation, unit))
     except Unsupported:
         return None
-
-
-@lru_cache(maxsize=4096)
-def _cost(
-    event: ev.Event, relation: Relation, unit: Unit, order: float | None, rule: GaussianRule, most_renyi: int
-) -> Cost:
-    """Return the cost of an event at a Renyi order, or without one, and by a Gaussian rule."""
-    plain, _ = ev.plain_event(event, relation, unit)
-    # A claim with a delta is a pure claim, except on an event of that probability, which is charged as delta.
-    without_deltas, failure = _without_deltas(plain, relation)
-    pure = _pure(without_deltas, relation)
-    gaussian, smoothed = rule.price(without_deltas, relation)
-    divergence = None if order is None else _divergence(without_deltas, relation, order)
-    if divergence is None and pure is None and not 0 < gaussian <= rule.most:
-        has_delta = order is not None or rule.most >= 0
-        why = (
-            "it exceeds all that the budget has"
-            if has_delta
-            else "it has no epsilon at delta 0, and the budget has no delta to spare"
-        )
-        raise Unsupported(f"{plain.kind}: {why}", "Use Laplace noise, more noise, or a budget with a delta")
-    if not failure < 1:
-        raise Unsupported(f"{plain.kind}: its deltas add up to 1, so it protects nothing", "Use smaller deltas")
-    return Cost(
-        renyi=0 if order is None else min(most_renyi, most_renyi if divergence is None else divergence),
-        pure=0 if pure is None else _steps(pure, LOSS_STEPS),
-        unbounded=int(pure is None),
-        delta=math.ceil(failure * DELTA_STEPS),
-        gaussian=gaussian,
-        smoothed=smoothed,
-    )
-
-
-def _divergence(event: ev.Event, relation: Relation, order: float) -> int | None:
-    """Return an event's Renyi divergence in steps; None if it has none, or more than any budget."""
-    try:
-        return _steps(_renyi(event, relation, order), LOSS_STEPS)
-    except Unsupported:
-        return None
-
-
-def _claimed(
-    plain: ev.Event,
-    relation: Relation,
-    unit: Unit,
-    order: float | None,
-    rule: GaussianRule,
-    most_renyi: int,
-    delta: float,
-) -> Cost:
-    """Return the cost of the claim (epsilon, delta), where epsilon comes from the privacy loss distribution."""
-    epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
-    if not epsilon < 1e3:
-        raise Unsupported(f"{plain.kind}: it protects nothing at delta = {delta:.3g}", "Use more noise")
-    return _cost(ev.ApproximateDPEvent(max(epsilon, 1e-6), delta), relation, unit, order, rule, most_renyi)
-
-
-def _renyi(event: ev.Event, relation: Relation, order: float) -> float:
-    """Return the event's Renyi divergence at the order, over the worst change."""
-    return max(float(renyi_bound(event, change, np.array([order]))[0]) for change in changes(relation))
-
-
-def _pure(event: ev.Event, relation: Relation) -> float | None:
-    """Return the event's epsilon at delta = 0, or None if it has none."""
-    try:
-        claims_by_change = [claims(event, change) for change in changes(relation)]
-    except Unsupported:
-        return None
-    if any(claim[1] > 0 for parts in claims_by_change for claim, _ in parts):
-        return None  # a claim whose delta was not split off, such as one on a sample
-    return max(math.fsum(count * claim[0] for claim, count in parts) for parts in claims_by_change)
-
-
-def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Fraction]:
-    """Split an event into one whose claims have no deltas, and the probability that one of these claims fails."""
-    if isinstance(event, ev.ApproximateDPEvent):
-        return ev.ApproximateDPEvent(event.epsilon), exactly(event.delta)
-    if isinstance(event, ev.SelfComposedEvent):
-        inner, delta = _without_deltas(event.event, relation)
-        return replace(event, event=inner), delta * event.count
-    if isinstance(event, (ev.ComposedEvent, ev.ParallelEvent, ev.ParallelByIndexEvent)):
-        parts = [_without_deltas(part, relation) for part in event.events]
-        deltas = sorted((delta for _, delta in parts), reverse=True)
-        # A replaced record may leave one part and enter another. An added or removed record is in one part only.
-        counted = deltas if isinstance(event, ev.ComposedEvent) else deltas[: 2 if relation is Relation.REPLACE else 1]
-        return replace(event, events=tuple(part for part, _ in parts)), sum(counted, Fraction(0))
-    return event, Fraction(0)
-
-
-def _parts(event: ev.Event) -> list[ev.Event]:
-    """Return the parts of which a composed event's price in Gaussian noise is the sum."""
-    if not isinstance(event, ev.ComposedEvent):
-        return [event]
-    return [leaf for part in event.events for leaf in _parts(part)]
-
-
-def _steps(number: float, per_unit: int) -> int:
-    """Return a loss in steps, rounded up."""
-    steps = math.ceil(exactly(number) * per_unit) if number < math.inf else _MAX_STEPS + 1
-    if not 0 <= steps <= _MAX_STEPS:
-        raise Unsupported("the event costs more than any budget has", "Use more noise")
-    return steps
 
 
 def _slack(order: float, delta: float) -> float:

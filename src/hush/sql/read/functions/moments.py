@@ -20,7 +20,7 @@ from datetime import date, datetime, time
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.conversions import date_part
+from hush.sql.read.functions.conversions import date_part
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal, numeric
 from hush.sql.syntax.key_functions import moved
@@ -50,14 +50,14 @@ def shifted(translate: Translator, node: exp.Binary, *, sign: int) -> Expr:
     if not isinstance(interval, exp.Interval) or isinstance(moment, exp.Interval):
         raise translate.refuse(node, "expected a date and an interval here", "Write d + INTERVAL 3 DAY")
     unit, number = _interval(translate, interval)
-    return _shift(translate, node, _timestamp(translate.moment(moment)), unit, sign * number)
+    return _shift(translate, node, timestamp(translate.moment(moment)), unit, sign * number)
 
 
 def shifted_days(translate: Translator, node: exp.Expr, moment: Expr, days: int) -> Expr:
     """Return a date plus a constant number of days."""
     if not abs(days) <= _LONGEST["day"]:
         raise translate.refuse(node, "intervals of more than 4000 years are not supported")
-    return _date(_shift(translate, node, _timestamp(moment), "day", days))
+    return _date(_shift(translate, node, timestamp(moment), "day", days))
 
 
 def date_add(translate: Translator, node: exp.TsOrDsAdd) -> Expr:
@@ -90,7 +90,7 @@ def date_difference(translate: Translator, node: exp.DateDiff) -> Expr:
     total = days
     for part, factor in zip(_PER_DAY[name], (24, 60), strict=False):
         scaled = numeric("mul", total, literal(factor, ColumnKind.FLOAT))
-        total = numeric("add", scaled, _difference(part, _timestamp(later), _timestamp(earlier)))
+        total = numeric("add", scaled, _difference(part, timestamp(later), timestamp(earlier)))
     return total
 
 
@@ -131,7 +131,7 @@ def _shift(translate: Translator, node: exp.Expr, moment: Expr, unit: str, numbe
     return literal(result, ColumnKind.TIME)
 
 
-def _timestamp(moment: Expr) -> Expr:
+def timestamp(moment: Expr) -> Expr:
     """Return a moment as a timestamp."""
     if moment.kind is ColumnKind.TIME:
         return moment

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.conversions import as_text
+from hush.sql.read.functions.conversions import as_text
 from hush.sql.read.translator import Rule, Translator
 from hush.sql.syntax.expression import Expr, literal, numeric
 from hush.sql.syntax.regexps import Pattern, PatternRefused, parse_pattern
