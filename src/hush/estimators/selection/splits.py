@@ -176,7 +176,7 @@ def _not_private(model: object) -> InvalidArgument:
     return InvalidArgument("estimator", type(model).__name__, "a private estimator, with event_ after fit", advice)
 
 
-def _steps(model: object, *, fitted: bool) -> list[object] | None:
+def _steps(model: Any, *, fitted: bool) -> list[object] | None:
     """Return the steps of a pipeline, column transformer or union; None for any other estimator.
 
     A class derived from these is another estimator: its ``fit`` could read the data before its steps do.
