@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hush.cli import main
 from hush.cli.charging import add_charging, budget_of, open_ledger
 from hush.errors import InvalidArgument, Unsupported
 
@@ -60,3 +61,13 @@ def test_sqlalchemy_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(Unsupported, match="ledgers need sqlalchemy"):
         open_ledger(None)
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_a_run_that_charges_nothing_says_so(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was told to be quiet, and before it reads anything."""
+    monkeypatch.setenv("HUSH_LEDGER", f"sqlite:///{tmp_path}/privacy.db")
+    assert main([command, str(tmp_path / "none.csv"), "--epsilon", "1", "--quiet"]) != 0
+    assert "Nothing is charged to the ledger in $HUSH_LEDGER" in capsys.readouterr().err

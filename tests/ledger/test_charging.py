@@ -294,7 +294,7 @@ def test_a_search_is_reserved_before_it_begins(rows: LedgerBudget) -> None:
         hush.tune(train, {"guess": [1, 2]}, epsilon=9.0, **common)
 
 
-def test_a_search_that_is_running_is_not_voided_and_one_that_failed_can_be(rows: LedgerBudget) -> None:
+def test_a_search_that_is_running_is_not_voided_and_one_that_failed_only_by_force(rows: LedgerBudget) -> None:
     def train(settings: dict[str, Any], noise: float) -> Candidate:
         (pending,) = rows.pending()
         assert pending.held_for() is not None
@@ -315,7 +315,9 @@ def test_a_search_that_is_running_is_not_voided_and_one_that_failed_can_be(rows:
         )
     (pending,) = rows.pending()
     assert pending.held_for() is None
-    pending.void()
+    with pytest.raises(InvalidArgument, match="The release was begun"):
+        pending.void()
+    pending.void(force=True)
 
 
 # The command line

@@ -17,7 +17,8 @@ from hush.accounting.budget import Charge
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger, LedgerBudget, TestLedger
-from hush.randomness import TestSource
+from hush.randomness import KeyedSource, RandomSource, TestSource
+from hush.randomness.source import SystemSource
 from hush.sql import table
 from hush.training import Candidate, Score
 
@@ -188,3 +189,16 @@ def test_json_and_pages_say_it_first(tmp_path: Path) -> None:
     del document["not_private"]
     document["assumptions"] = ["test randomness"]
     assert str(hush.Guarantee.from_json(json.dumps(document))).startswith("NOT PRIVATE")  # of an older version
+
+
+class OfOnesOwn(SystemSource):
+    """Could return anything."""
+
+
+@pytest.mark.parametrize("source", [KeyedSource(bytes(32), 0), OfOnesOwn()])
+def test_a_key_that_may_be_known_is_refused(source: RandomSource, tmp_path: Path) -> None:
+    with Ledger(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        people = ledger.budget("people", epsilon=3, unit="person")
+        with pytest.raises(InvalidArgument, match="an unpredictable source"):
+            statistics.count([1, 2], units=["a", "b"], epsilon=0.1, budget=people, source=source)
+        assert people.spent == 0

@@ -163,7 +163,7 @@ def test_metrics_that_were_published_are_not_given_back_by_mistake(
     killed_run(source, tmp_path / "run", budget, monkeypatch, "metrics.jsonl")
     (pending,) = budget.pending()
     assert pending.held_for() is None
-    with pytest.raises(InvalidArgument, match="may have published metrics"):
+    with pytest.raises(InvalidArgument, match="The release was begun"):
         pending.void()
     assert budget.spent > 0
     pending.void(force=True)
@@ -192,6 +192,52 @@ def test_what_was_learned_and_shown_is_not_given_back_by_mistake(
     runs.resume(run, budget=budget)
     assert published(run)
     assert budget.spent == spent
+
+
+def test_a_refused_run_that_was_killed_before_is_not_given_back_by_mistake(
+    budget: LedgerBudget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What refuses the resumed run depends on the data. Voided, it tells two neighbours apart for nothing."""
+    source = write_one_class(tmp_path / "t.csv")
+    killed_run(source, tmp_path / "run", budget, monkeypatch, "learned.json")
+    with pytest.raises(InvalidArgument, match="at least two classes"):
+        runs.resume(tmp_path / "run", budget=budget)
+    (pending,) = budget.pending()
+    with pytest.raises(InvalidArgument, match="The release was begun"):
+        pending.void()
+
+
+@pytest.mark.parametrize("name", ["learned.json", "states.json", "data.json"])
+def test_one_table_is_learned_from(
+    name: str, budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other labels, counts get fresh noise, and the reservation pays for one release of them."""
+    run, original = tmp_path / "run", source.read_text()
+    killed_run(source, run, budget, monkeypatch, name)
+    source.write_text(original.replace(",0\n", ",7\n", 60))  # other labels, and as many rows
+    with monkeypatch.context() as patched:
+        patched.setattr(prepared_data, "release", lambda *_: pytest.fail("it has learned"))
+        with pytest.raises(InvalidArgument, match="that the run was started with"):
+            runs.resume(run, budget=budget)
+    source.write_text(original)
+    runs.resume(run, budget=budget)
+    assert published(run)
+
+
+def test_a_copy_without_what_was_learned_learns_nothing(
+    budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    killed_run(source, run, budget, monkeypatch, "learned.json")
+    shutil.copytree(run, tmp_path / "copy")
+    for file in (tmp_path / "copy").rglob("learned.json"):
+        file.unlink()
+    monkeypatch.setattr(job._TrainingJob, "_announce", lambda *_: kill())
+    with pytest.raises(Killed):
+        runs.resume(run, budget=budget)
+    monkeypatch.setattr(prepared_data, "release", lambda *_: pytest.fail("it has learned"))
+    with pytest.raises(InvalidArgument, match="This is an older copy"):
+        runs.resume(tmp_path / "copy", budget=budget)
 
 
 # One reservation, one model

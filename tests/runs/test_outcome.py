@@ -167,3 +167,11 @@ def test_the_command_reads_the_declarations_of_the_run(tmp_path: Path) -> None:
     assert main(["train", *flags]) == 0
     assert data.Schema.load(run / "schema.json").classes == ("0", "1")
     assert f"--schema {run / 'schema.json'}" in (run / "report.html").read_text()
+
+
+def test_a_model_with_other_classes_than_outputs_is_refused(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "changed")
+    content = json.loads((finished / "model.json").read_text())
+    (tmp_path / "changed" / "model.json").write_text(json.dumps({**content, "classes": content["classes"][:1]}))
+    with pytest.raises(InvalidArgument, match="a model that can be rebuilt"):
+        outcome.load(tmp_path / "changed")

@@ -12,12 +12,13 @@ from hush.accounting.budget import Reservation
 def active(reservation: Reservation | None) -> Iterator[None]:
     """Hold a reservation, if there is one, until it is settled, or until the release ends with an error.
 
-    The reservation of a release that failed stays pending. Then nobody works on it, so it can be committed or voided.
+    The reservation of a release that failed stays pending, and nobody works on it. The failure may have depended on the
+    data, so only force voids it.
     """
     if reservation is None:
         yield
         return
-    reservation.hold(0)
+    reservation.hold(1)  # begun: only force voids it from now on
     try:
         yield
     except BaseException:

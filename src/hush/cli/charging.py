@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,15 @@ def address(budget: LedgerBudget | None) -> dict[str, str]:
     else:
         url = url.set(drivername=url.get_backend_name())
     return {"name": budget.name, "db": url.render_as_string(hide_password=False)}
+
+
+def note_uncharged(budget: LedgerBudget | None) -> None:
+    """Say, also to those who want quiet, that nothing is charged although there is a ledger."""
+    if budget is None and os.environ.get("HUSH_LEDGER"):
+        print(
+            "Nothing is charged to the ledger in $HUSH_LEDGER: --budget NAME charges one of its budgets.",
+            file=sys.stderr,
+        )
 
 
 def budget_at(address: dict[str, str], options: argparse.Namespace) -> LedgerBudget | None:

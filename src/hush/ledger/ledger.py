@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,7 @@ from hush.ledger.storage.sqlite import SqliteStore
 from hush.ledger.storage.store import AlreadyThere, Store
 
 if TYPE_CHECKING:
+    from hush.ledger.history.anchors import AnchorFile
     from hush.ledger.history.recomputation import Recomputed
     from hush.ledger.history.verification import Verification
     from hush.sql import Table
@@ -67,7 +68,7 @@ class Ledger:
         """
         self._store = _store(url)
         if anchors is not None or key is not None:
-            self._store.after_append = self._anchoring(anchors, key)
+            self._store.after_append = _anchor_file(anchors, key)
         default: Identity = DatabaseRole() if isinstance(self._store, PostgresStore) else Local(token)
         self._identity = identity or default
 
@@ -204,8 +205,8 @@ class Ledger:
                 raise InvalidArgument(
                     "role", role.value, "owner, for the first person", "Otherwise the ledger would have no owner"
                 )
-            stored = None if isinstance(store, PostgresStore) else hashed(token)
-            connection.execute(schema.people.insert().values(name=name, role=role.value, token=stored))
+            else:
+                connection.execute(schema.people.insert().values(name=name, role=role.value, token=hashed(token)))
 
         details = json.dumps({"name": name, "role": role.value})
         try:
@@ -243,7 +244,7 @@ class Ledger:
         rows = self._store.rows(schema.entries.c.id == sa.select(schema.head.c.id).scalar_subquery())
         if not rows:
             raise InvalidArgument("ledger", "empty", "a ledger with rows", "There is no head to sign yet")
-        self._anchoring(file, key)(rows[0])
+        _anchor_file(file, key)(self._store, rows[0])
         return rows[0].hash
 
     @staticmethod
@@ -252,21 +253,6 @@ class Ledger:
         from hush.ledger.history.anchors import new_key
 
         return new_key(Path(file))
-
-    def _anchoring(self, file: str | Path | None, key: str | Path | None) -> Callable[[Entry], None]:
-        from hush.ledger.history.anchors import AnchorFile
-
-        if file is None or key is None:
-            raise InvalidArgument("anchors", file, "a file of anchors, together with key=")
-        anchors = AnchorFile(file, key)
-        first: list[Entry] = []
-
-        def append(row: Entry) -> None:
-            if not first:
-                first.extend(self._store.rows(schema.entries.c.id == 1))
-            anchors.append(first[0].hash, row)
-
-        return append
 
     def backup(self, file: str | Path) -> str:
         """Write a backup to a new file, even while the ledger is in use. Return its head, which you should keep.
@@ -287,6 +273,7 @@ class Ledger:
         head: str | None = None,
         anchors: str | Path | None = None,
         public_key: str | None = None,
+        key: str | Path | None = None,
         force: bool = False,
     ) -> None:
         """Restore a ledger from this backup to a new file. A row of the new ledger records this.
@@ -296,6 +283,8 @@ class Ledger:
             head: The head of the ledger when it was lost. It shows that nothing was charged after the backup.
             anchors: The ledger's anchors, which show the same.
             public_key: The public key of the anchors.
+            key: The private key of the anchors. The restored ledger adds an anchor of its first new row, so that the
+                lost one, if it turns up again, and further copies of the backup can no longer add theirs.
             force: Restore without this evidence. Charges made after the backup are lost, and could be spent again.
         """
         from hush.ledger.history.anchors import last_head
@@ -304,7 +293,15 @@ class Ledger:
         result, last = self.verify(), set() if head is None else {head}
         if anchors is not None or public_key is not None:
             last.add(last_head(Path(anchors or ""), public_key or ""))
-        restore(self._store, self.person, Path(file), result, is_last=last == {result.head}, force=force)
+        restore(
+            self._store,
+            self.person,
+            Path(file),
+            result,
+            is_last=last == {result.head},
+            force=force,
+            anchors=None if key is None else _anchor_file(anchors, key),
+        )
 
     def recompute(self, name: str) -> Recomputed:
         """Price all charges of a budget again with this version's accountant, and correct the budget."""
@@ -333,6 +330,14 @@ class Ledger:
     def __repr__(self) -> str:
         """Show the address without the password."""
         return f"Ledger({self._store.url.render_as_string(hide_password=True)!r})"
+
+
+def _anchor_file(file: str | Path | None, key: str | Path | None) -> AnchorFile:
+    from hush.ledger.history.anchors import AnchorFile
+
+    if file is None or key is None:
+        raise InvalidArgument("anchors", file, "a file of anchors, together with key=")
+    return AnchorFile(file, key)
 
 
 def _store(url: str) -> Store:

@@ -55,7 +55,9 @@ from hush.randomness.ranking import rank as rank
 from hush.randomness.resolution import ExactInterval as ExactInterval
 from hush.randomness.resolution import Uniform as Uniform
 from hush.randomness.resolution import exp_interval as exp_interval
+from hush.randomness.source import KEYED_RANDOMNESS as KEYED_RANDOMNESS
 from hush.randomness.source import TEST_RANDOMNESS as TEST_RANDOMNESS
+from hush.randomness.source import UNVERIFIED_RANDOMNESS as UNVERIFIED_RANDOMNESS
 from hush.randomness.source import KeyedSource as KeyedSource
 from hush.randomness.source import RandomSource as RandomSource
 from hush.randomness.source import TestSource as TestSource

@@ -29,6 +29,8 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 Words = NDArray[np.uint64]
 
 TEST_RANDOMNESS = "test randomness"
+KEYED_RANDOMNESS = "keyed randomness: the key is secret, and no number of it is used twice"
+UNVERIFIED_RANDOMNESS = "unverified randomness"
 """The assumption of guarantees made with a `TestSource`. They protect no one."""
 
 _ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself
@@ -281,8 +283,8 @@ def assumptions_of(source: RandomSource) -> tuple[str, ...]:
     if isinstance(source, TestSource):
         return (TEST_RANDOMNESS,)
     if type(source) is KeyedSource:
-        return ("keyed randomness: the key is secret, and no number of it is used twice",)
-    return ("unverified randomness",)
+        return (KEYED_RANDOMNESS,)
+    return (UNVERIFIED_RANDOMNESS,)
 
 
 def source_or_default(source: RandomSource | None) -> RandomSource:

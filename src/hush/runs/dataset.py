@@ -29,6 +29,7 @@ def read_dataset(
     progress: Progress,
     *,
     before_learning: Callable[[Outline], None] = lambda _: None,
+    before_noise: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
     """Read the data, learn what is not declared with its share of the budget, and hold some units out.
 
@@ -38,6 +39,7 @@ def read_dataset(
         delta: The delta at which learning has to stay within its share of epsilon.
         progress: Receives a line that lists what has to be learned.
         before_learning: Called with the public outline before anything else is read. It reserves a budget.
+        before_noise: Called before each release of learning, with a secret hash of the counts that get noise.
     """
     data = open_data(
         settings.data,
@@ -73,6 +75,7 @@ def read_dataset(
         learn=learning_noise(settings.epsilon * settings.learn_share, delta) if undeclared else None,
         key=key,
         before_learning=before_learning,
+        before_noise=before_noise,
     )
     _refuse_undeclared_groups(prepared)
     return prepared

@@ -54,7 +54,11 @@ _FORMAT = "hush.run/1"
 _KEY = "key.json"
 _FINGERPRINT = "data.json"
 _COUNTS = "counts.json"
+_LEARNED = "learned.json"
 _COMMITTED = "committed.json"
+_BEGUN = 1
+"""What a run counts besides its states. From here on, even a refusal may depend on the data: only --force voids it."""
+
 _CONTINUED = "only one run was continued from each stored state; otherwise their costs add up"
 
 
@@ -179,7 +183,10 @@ def note_row(folder: Folder, reservation: charging.Reservation) -> None:
 
 def remove_empty(folder: Folder) -> None:
     """Remove the folder of a run that released nothing."""
-    for path in (*map(folder.secret, (_KEY, "lock", _FINGERPRINT, _COUNTS, STATES)), folder.path / "run.json"):
+    for path in (
+        *map(folder.secret, (_KEY, "lock", _FINGERPRINT, _COUNTS, _LEARNED, STATES)),
+        folder.path / "run.json",
+    ):
         path.unlink(missing_ok=True)
     for path in (folder.path / SECRET, folder.path):
         if path.exists() and not any(path.iterdir()):
@@ -249,6 +256,7 @@ class _TrainingJob:
         self._settings = settings.replace(device=str(self._device))
         self._plan: RunPlan | None = None
         self._reservation: charging.Reservation | None = None
+        self._num_learned = 0  # releases of learning in this process
 
     def run(self) -> Outcome:
         """Take the run from the data to the report."""
@@ -266,12 +274,16 @@ class _TrainingJob:
     def _run(self) -> Outcome:
         settings, progress = self._settings, self._progress
         data = read_dataset(
-            settings, self._key, learning_delta(settings), progress, before_learning=self._plan_and_reserve
+            settings,
+            self._key,
+            learning_delta(settings),
+            progress,
+            before_learning=self._plan_and_reserve,
+            before_noise=self._note_learning,
         )
         assert self._plan is not None
         plan = self._plan
         self._refuse_other_data(data)
-        self._note_learned(plan)
         network = starting_network(plan.settings, data)
         loop = TrainingLoop(
             self._folder,
@@ -329,22 +341,34 @@ class _TrainingJob:
             )
         )
         if reservation.answer is None:
-            reservation.hold(num_states(self._folder))
+            reservation.hold(_BEGUN + num_states(self._folder))
         elif not self._folder.has_secret_json(_COMMITTED, {"sha256": reservation.answer}):
             raise self._published_elsewhere()
         self._reservation = reservation
         note_row(self._folder, reservation)
 
-    def _note_learned(self, plan: RunPlan) -> None:
-        """Count what was learned as a first state: it is about to be shown, so that it is not given back by mistake."""
-        if plan.learning is not None and not num_states(self._folder):
+    def _note_learning(self, counts: str) -> None:
+        """Refuse to learn from other counts than before: each would get noise of its own, and one was paid for.
+
+        What is learned next counts as a first state: it is about to be shown, and a copy of the folder without it
+        could learn from other data.
+        """
+        is_known = self._folder.secret(_LEARNED).exists()
+        learned = self._folder.read_json(_LEARNED, secret=True)["sha256"] if is_known else []
+        if self._num_learned == len(learned):
+            learned.append(counts)
+            self._folder.write_json(_LEARNED, {"sha256": learned}, secret=True)
+        elif learned[self._num_learned] != counts:
+            raise self._other_data()
+        self._num_learned += 1
+        if not num_states(self._folder):
             self._folder.write_json(STATES, {"states": 1}, secret=True)
             self._hold(1)
 
     def _hold(self, states: int) -> None:
         """Record that a state was stored. Raise if another process has taken over the run."""
         if self._reservation is not None and self._reservation.answer is None:
-            self._reservation.hold(states)
+            self._reservation.hold(_BEGUN + states)
 
     def _commit(self, digest: str) -> None:
         """Pay for what was staged, before any of it is published."""

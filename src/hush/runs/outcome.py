@@ -155,12 +155,15 @@ def _rebuilt(folder: Folder, content: Mapping[str, Any], factory: str | None) ->
     """Return the model that a folder describes."""
     arguments = content["network"]
     check_factory(arguments["model"], factory)
+    classes = tuple(content["classes"])
+    if len(classes) != arguments["num_classes"]:
+        raise ValueError("one name for each class")
     network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
     network.classifier.load_state_dict(read_weights(folder.path / _WEIGHTS, "run"))
     return Trained(
         network.eval(),
         Schema.from_json(json.dumps(content["schema"])),
-        tuple(content["classes"]),
+        classes,
         Guarantee.from_json((folder.path / "guarantee.json").read_text(encoding="utf-8")),
     )
 

@@ -263,7 +263,7 @@ class _TuningJob:
         reservation = self._budget.reserve(
             charging.Charge(event=event, purpose=purpose, delta=planned.reserve.delta, folder=folder)
         )
-        reservation.hold(0)
+        reservation.hold(1)  # begun: from here on, even a refusal may depend on the data
         note_row(self._folder, reservation)
         return reservation
 

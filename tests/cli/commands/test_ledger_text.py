@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-from hush.accounting import ApproximateDPEvent
+from hush.accounting import ApproximateDPEvent, ComposedEvent, LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.cli.commands import ledger_text as text
 from hush.ledger import Ledger, LedgerBudget
@@ -87,3 +87,18 @@ def test_reservations() -> None:
 def test_times_and_counts() -> None:
     assert text.written_time(0) == "1970-01-01 00:00"
     assert [text.counted(number) for number in (0, 1, 1234)] == ["0 findings", "1 finding", "1,234 findings"]
+
+
+def test_a_part_that_was_run_is_shown_at_its_own_price(tmp_path: Path) -> None:
+    """Such as a training that was refused after learning."""
+    people = Ledger(f"sqlite:///{tmp_path}/people.db").budget("people", epsilon=2, unit="person")
+    learning, rest = LaplaceEvent(10.0), LaplaceEvent(1.0)
+    for purpose in ("learning", "nothing"):
+        reserved = people.reserve(Charge(event=ComposedEvent((learning, rest)), purpose=purpose))
+        if purpose == "nothing":
+            reserved.void()
+        else:
+            reserved.commit(learning)
+    lines = text.budget_page(people).splitlines()
+    shown = {line.split()[-1]: line.split()[-2] for line in lines[-2:]}
+    assert shown == {"learning": "0.1", "nothing": "0"}

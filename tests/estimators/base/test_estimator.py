@@ -51,7 +51,7 @@ def test_a_refused_or_failed_refit_leaves_nothing(case):
         check_is_fitted(model)
     model.set_params(budget=None).fit(*case.first)
     with pytest.raises(ValueError, match="."):
-        model.fit([["a", "b"]], case.first[1])
+        model.fit(np.array([["a", "b"]]), case.first[1])
     assert fitted_attributes(model) == []
 
 

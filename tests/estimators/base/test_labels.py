@@ -32,6 +32,18 @@ def test_one_label_of_a_list_does_not_change_how_others_are_read(monkeypatch, st
     assert (before[1] == after[1]).all()  # the row with the undeclared label is dropped, and all others count
 
 
+@pytest.mark.parametrize("strange", ["x", None, [1], {}, math.nan, 1 + 2j, 10**400, object()])
+def test_one_cell_does_not_make_a_fit_fail(strange):
+    """Whether a fit fails would tell two neighbours apart, and nothing was charged for it."""
+    rows, y = [[number / 100, 0.5] for number in range(200)], [0, 1] * 100
+    model = he.PrivateRidge(epsilon=1.0, delta=1e-6, data_norm=1.0, target_bounds=(-1, 1))
+    first, second = (
+        clone(model).set_params(source=TestSource(1)).fit([*rows, [cell, 0.5]], [*y, 0]).coef_.tolist()
+        for cell in (math.nan, strange)
+    )
+    assert first == second
+
+
 def test_one_target_of_a_list_does_not_change_how_others_are_read():
     model = he.PrivateRidge(epsilon=1.0, delta=1e-6, data_norm=1.0, target_bounds=(-1, 1), source=TestSource(1))
     x = np.linspace(-1, 1, 201)[:, None]
@@ -50,7 +62,7 @@ def test_the_type_of_an_array_of_labels_is_public():
 
 def test_no_message_quotes_a_cell():
     with pytest.raises(ValueError, match="text") as caught:
-        bayes().fit([["Ann"], [1.0]], [0, 1])
+        bayes().fit(np.array([["Ann"], ["1.0"]]), [0, 1])
     assert "Ann" not in str(caught.value)
 
 

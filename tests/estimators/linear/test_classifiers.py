@@ -90,7 +90,7 @@ def test_the_guarantee_and_event_after_fit(method: Any) -> None:
 def test_bad_input_is_refused_as_scikit_learn_does() -> None:
     with pytest.raises(NotFittedError):
         model().predict(X)
-    for rows, labels in (([["a", "b"]], [1]), (X, Y[:-1]), (np.zeros((0, 2)), []), (X[0], Y), (X, None)):
+    for rows, labels in ((np.array([["a", "b"]]), [1]), (X, Y[:-1]), (np.zeros((0, 2)), []), (X[0], Y), (X, None)):
         with pytest.raises(ValueError):
             model().fit(rows, labels)
     fitted = model(source=TestSource(1)).fit(X, Y)

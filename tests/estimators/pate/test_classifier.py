@@ -261,8 +261,8 @@ class TestTeachers:
                 wrong()
 
     def test_a_cell_is_not_quoted(self):
-        rows = TABLE.astype(object)
+        rows = TABLE.astype(str)
         rows[3, 1] = "secret"
-        with pytest.raises(ValueError, match="numbers") as caught:
+        with pytest.raises(ValueError, match="strings") as caught:
             self.fitted(rows, TABLE)
         assert "secret" not in str(caught.value)

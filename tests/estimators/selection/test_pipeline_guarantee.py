@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 import hush
@@ -119,3 +119,13 @@ def test_models_that_were_not_fitted_or_are_not_private():
     lda = he.PrivateLDA(epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1]).fit(ROWS, LABELS)
     with pytest.raises(InvalidArgument, match="^delta="):
         hush.guarantee_of(make_pipeline(lda), delta=0.0)
+
+
+def test_a_class_of_its_own_is_not_taken_for_a_pipeline():
+    class Leaks(Pipeline):
+        def fit(self, X, y=None):
+            self.first_row_ = X[0]
+            return super().fit(X, y)
+
+    with pytest.raises(InvalidArgument, match="a private estimator"):
+        hush.guarantee_of(Leaks([("bayes", bayes())]).fit(ROWS, LABELS))

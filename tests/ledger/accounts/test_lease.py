@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hush.accounting import GaussianEvent
-from hush.accounting.budget import Charge
+from hush.accounting import GaussianEvent, LaplaceEvent
+from hush.accounting.budget import Charge, run_sealed
 from hush.cli.commands import ledger_text
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger, LedgerBudget, Reserved
@@ -117,7 +117,7 @@ def test_void(opened: Opened) -> None:
         other.void()
     reserved.hold(1)
     reserved.release()
-    with pytest.raises(InvalidArgument, match="may have published metrics"):
+    with pytest.raises(InvalidArgument, match="The release was begun"):
         other.void()
     assert budget.spent > 0
     other.void(force=True)
@@ -156,3 +156,19 @@ def test_pending_shows_who_is_alive() -> None:
 def test_an_unknown_process_is_alive() -> None:
     assert not lease._is_dead("another/machine 1 2 3")
     assert lease._is_dead(f"{lease._machine()} {2**22 + 1} 5 abc")
+
+
+def test_a_release_that_failed_is_not_given_back_by_mistake(opened: Opened) -> None:
+    """Whether it fails may depend on a single row, such as one that a view cannot convert."""
+    people = patients(opened())
+
+    def fails() -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_sealed(people, Charge(event=LaplaceEvent(2.0), purpose="a count", question="how many"), fails)
+    (pending,) = people.pending()
+    assert pending.held_for() is None
+    with pytest.raises(InvalidArgument, match="The release was begun"):
+        pending.void()
+    pending.void(force=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.errors import InvalidArgument
-from hush.ledger import Ledger, LedgerUnavailable
+from hush.ledger import Ledger, LedgerDamaged, LedgerUnavailable
 from ledger.ledgers import on_file, rehashed, spend, tampering
 
 
@@ -178,3 +181,50 @@ def test_a_file_of_anchors_is_for_one_ledger(tmp_path: Path, key: Path, public_k
     other.budget("others", epsilon=1, unit="patient")
     with pytest.raises(InvalidArgument, match="another one's anchors"):
         other.anchor(file, key=key)
+
+
+def test_a_copy_of_a_budget_adds_anchors(tmp_path: Path, key: Path, public_key: str, file: Path) -> None:
+    """Also in another process, such as those of cross_val_score(n_jobs=2)."""
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db", anchors=file, key=key)
+    budget = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
+    sent = pickle.dumps(budget)
+    assert b"PRIVATE" not in sent
+    for copied in (pickle.loads(sent), copy.deepcopy(budget)):
+        copied.charge(LaplaceEvent(30.0), purpose="x")
+    result = ledger.verify(anchors=file, public_key=public_key)
+    assert (result.ok, result.anchors, result.rows) == (True, 3, 3)
+
+
+def test_one_of_two_copies_goes_on(tmp_path: Path, key: Path, public_key: str, file: Path) -> None:
+    """Each would pay with the whole rest of the budget. The first one to anchor a row keeps the other ones from it."""
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db", anchors=file, key=key)
+    ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
+    ledger.close()
+    shutil.copy(tmp_path / "privacy.db", tmp_path / "copy.db")
+    first, second = (
+        Ledger(f"sqlite:///{tmp_path}/{name}.db", anchors=file, key=key).budget("patients")
+        for name in ("privacy", "copy")
+    )
+    first.charge(LaplaceEvent(30.0), purpose="x")
+    for _ in range(2):
+        with pytest.raises(LedgerDamaged, match="another copy was used"):
+            second.charge(LaplaceEvent(30.0), purpose="x")
+    first.charge(LaplaceEvent(30.0), purpose="x")
+    assert ledger.verify(anchors=file, public_key=public_key).anchors == 3
+
+
+def test_a_backup_is_restored_once_and_replaces_what_was_lost(
+    tmp_path: Path, key: Path, public_key: str, file: Path
+) -> None:
+    lost = Ledger(f"sqlite:///{tmp_path}/privacy.db", anchors=file, key=key)
+    budget = lost.budget("patients", epsilon=4, delta=1e-6, unit="patient")
+    lost.backup(tmp_path / "backup.db")
+    backup = Ledger(f"sqlite:///{tmp_path}/backup.db")
+    backup.restore(tmp_path / "restored.db", anchors=file, public_key=public_key, key=key)
+    with pytest.raises(LedgerDamaged, match="another copy was used"):
+        budget.charge(LaplaceEvent(30.0), purpose="x")
+    with pytest.raises(InvalidArgument, match="the head of the ledger when it was lost"):
+        backup.restore(tmp_path / "another.db", anchors=file, public_key=public_key, key=key)
+    restored = Ledger(f"sqlite:///{tmp_path}/restored.db", anchors=file, key=key)
+    restored.budget("patients").charge(LaplaceEvent(30.0), purpose="x")
+    assert restored.verify(anchors=file, public_key=public_key).ok

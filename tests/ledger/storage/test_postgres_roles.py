@@ -49,6 +49,38 @@ def test_the_database_refuses_what_changes_anything_but_by_a_row(team: Team, who
     assert team.state() == before
 
 
+OWNERS_CHEATS = {
+    name: CHEATS[name] for name in ("raise the cap", "forget what was spent", "become an owner", "admit somebody")
+} | {
+    "make the superuser an analyst": "INSERT INTO hush_people (name, role) VALUES ('hush', 'analyst')",
+    "forget a share": "UPDATE hush_shares SET pure = 0",
+    "a block without a row": 'INSERT INTO hush_budgets SELECT (jsonb_populate_record(b, \'{"block": "x"}\')).* '
+    "FROM hush_budgets AS b WHERE dataset = 'visits' AND block = 'a'",
+    "retire without a row": "UPDATE hush_budgets SET retired = true WHERE block = 'a'",
+    "begin again": "UPDATE hush_budgets SET retired = false WHERE block = 'b'",
+}
+
+
+@pytest.mark.postgres
+def test_an_owner_changes_budgets_by_rows_only(team: Team) -> None:
+    olga = team.open("olga")
+    visits = olga.budget("visits")
+    visits.retire("b")
+    before = team.state()
+    for name, statement in OWNERS_CHEATS.items():
+        with team.engines["olga"].connect() as connection:
+            refused = pytest.raises(sa.exc.DBAPIError, match="permission denied|no row says so")
+            with refused as refusal:
+                connection.exec_driver_sql(statement)
+            assert refusal.value is not None, name
+    assert team.state() == before
+    visits.add_block("c")
+    olga.budget("more", epsilon=1, unit="row")
+    olga.budget("patients").share(team.names["ann"], percent=20)
+    olga.admit(f"eve_{team.names['olga']}"[:40], Role.ANALYST)
+    assert olga.verify().ok
+
+
 @pytest.mark.postgres
 def test_a_row_says_who_wrote_it_and_has_its_place_whatever_was_given(team: Team) -> None:
     with team.engines["ann"].begin() as connection:

@@ -255,3 +255,10 @@ def test_counts_are_integers() -> None:
         answer = people.sql(f"SELECT sex, {columns} FROM people GROUP BY sex", epsilon=1.0, delta=1e-6, noise=noise)
         for row in answer.rows:
             assert list(map(type, row)) == [int, int, int, int, int, int, float, float]
+
+
+@pytest.mark.parametrize("word", ["no", 0, None])
+def test_new_data_is_a_bool(path: Path, word: Any) -> None:
+    """Every text but the empty one counts as true: "no" would pay again."""
+    with pytest.raises(InvalidArgument, match="^new_data="):
+        people(path).sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0, new_data=word)

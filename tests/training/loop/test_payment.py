@@ -13,6 +13,7 @@ from hush.accounting import Event
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.ledger import Ledger
+from hush.ledger.accounts.reservation import Reserved
 from hush.training import BallsInBins, Banded, FixedSize, InOrder, PrivateTraining
 from training.loops import linear_run, train
 
@@ -139,7 +140,7 @@ def test_a_run_is_held_from_its_first_step_on() -> None:
     private = start(budget, num_steps=9, physical_batch_size=2)  # so that steps have several physical batches
     assert budget.held == []
     train(private, steps=5)
-    assert budget.held == [0, 1, 1, 1], "in steps 0, 1, 2 and 4"
+    assert budget.held == [1, 1, 1, 1], "in steps 0, 1, 2 and 4"
     del private
     gc.collect()
     assert budget.held == [], "a run that was dropped holds nothing"
@@ -159,10 +160,59 @@ def test_others_see_that_a_run_is_alive_and_cannot_void_it(tmp_path: Path) -> No
     gc.collect()
     while pending.held_for() is not None:  # the lease is let go in its own thread
         time.sleep(0.01)
-    with pytest.raises(InvalidArgument, match="may have published metrics"):
+    with pytest.raises(InvalidArgument, match="The release was begun"):
         pending.void()
     pending.void(force=True)
     assert budget.spent == 0
+
+
+def let_go(ledger: Ledger) -> Reserved:
+    """Return the only pending reservation, once the run that was dropped no longer holds it."""
+    gc.collect()
+    (pending,) = ledger.budget("people").pending()
+    while pending.held_for() is not None:  # the lease is let go in its own thread
+        time.sleep(0.01)
+    return pending
+
+
+def test_a_first_step_is_not_given_back_by_mistake(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    budget = ledger.budget("people", epsilon=1000, delta=1e-3, unit="row")
+    private = train(linear_run(budget=budget, num_steps=9), steps=1)
+    del private
+    with pytest.raises(InvalidArgument, match="The release was begun"):
+        let_go(ledger).void()
+
+
+def test_a_state_is_continued_once(tmp_path: Path) -> None:
+    """Each run from a state is a release, and the reservation pays for one."""
+    ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
+    budget = ledger.budget("people", epsilon=1000, delta=1e-3, unit="row").for_run("a run")
+    private = train(linear_run(budget=budget, num_steps=9), steps=3)
+    states = [private.state_dict()]
+    del private
+    for steps in (0, 2):  # loading alone releases nothing
+        let_go(ledger)
+        private = linear_run(budget=budget, num_steps=9)
+        private.load_state_dict(states[0])
+        if steps:
+            train(private, steps=steps)
+        states.append(private.state_dict())
+        del private
+    let_go(ledger)
+    for state in states[:2]:
+        again = linear_run(budget=budget, num_steps=9)
+        again.load_state_dict(state)
+        with pytest.raises(InvalidArgument, match="was continued from this state before"):
+            train(again, steps=1)
+        assert again.steps_taken == 3
+        del again
+        let_go(ledger)
+    last = linear_run(budget=budget, num_steps=9)
+    last.load_state_dict(states[2])
+    train(last)
+    assert last.steps_taken == 9
+    assert not ledger.budget("people").pending()
 
 
 def test_a_run_that_was_voided_by_force_cannot_go_on(tmp_path: Path) -> None:

@@ -255,6 +255,11 @@ class Cap:
         )
         return run <= reserved
 
+    def covers(self, reserved: ev.Event, event: ev.Event) -> bool:
+        """Return whether a price for one event as a whole also pays for another: for the same one, or a part of it."""
+        run, whole = (ev.plain_event(described, self.relation, self.unit)[0] for described in (event, reserved))
+        return ev.is_part(run, whole)
+
     def first_cost(self, event: ev.Event) -> Cost:
         """Return the cost of an event that comes first and takes all of delta: it is compared with the cap itself.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from hush.accounting import events as ev
-from hush.errors import BudgetExceeded
+from hush.errors import BudgetExceeded, HushError
 
 
 class Repeat(Enum):
@@ -144,6 +145,11 @@ def run_sealed(
         answer = run()
     except BudgetExceeded:
         reservation.void()
+        raise
+    except BaseException:
+        with suppress(HushError):  # another process asks the same
+            reservation.hold(1)  # the caller learns of the failure: only force voids the reservation from now on
+            reservation.release()
         raise
     stored = reservation.commit(answer=answer)
     assert stored is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -128,3 +129,37 @@ def _check_events(events: Iterable[Event], *, minimum: int) -> tuple[Event, ...]
     if not len(result) >= minimum:
         raise InvalidArgument("events", result, f"at least {minimum} event")
     return result
+
+
+def is_part(event: Event, whole: Event) -> bool:
+    """Return whether all of an event is contained in another one, so that whatever covers this one covers it, too.
+
+    Both are plain events. Fewer repetitions are a part, and so is one branch of parallel events.
+
+    >>> from hush.accounting import GaussianEvent, LaplaceEvent
+    >>> whole = ComposedEvent((LaplaceEvent(4.0), SelfComposedEvent(GaussianEvent(2.0), 10)))
+    >>> is_part(SelfComposedEvent(GaussianEvent(2.0), 3), whole), is_part(LaplaceEvent(2.0), whole)
+    (True, False)
+    """
+    if event == whole:
+        return True
+    if isinstance(whole, (ParallelEvent, ParallelByIndexEvent)):
+        if type(event) is type(whole) and len(event.events) == len(whole.events):
+            return all(is_part(branch, of) for branch, of in zip(event.events, whole.events, strict=True))
+        return any(is_part(event, branch) for branch in whole.events)
+    return _counted(event) <= _counted(whole)
+
+
+def _counted(event: Event, times: int = 1) -> Counter[Event]:
+    """Return the events that are composed, and how often each is run."""
+    if isinstance(event, SelfComposedEvent):
+        return _counted(event.event, times * event.count)
+    if isinstance(event, GroupEvent) and isinstance(event.event, (ComposedEvent, SelfComposedEvent)):
+        inner = _counted(event.event, times)
+        return Counter({GroupEvent(part, event.size): number for part, number in inner.items()})
+    if not isinstance(event, ComposedEvent):
+        return Counter({event: times})
+    counted: Counter[Event] = Counter()
+    for part in event.events:
+        counted.update(_counted(part, times))
+    return counted

@@ -328,6 +328,12 @@ def _add_safekeeping(actions: Any) -> None:
     restore.add_argument("file", metavar="FILE", type=Path, help="a new file")
     _add_evidence(restore)
     restore.add_argument(
+        "--key",
+        metavar="FILE",
+        type=Path,
+        help="with --anchors: add an anchor of the restored ledger, so that no other copy can",
+    )
+    restore.add_argument(
         "--force", action="store_true", help="restore even if charges may have been made since, which are lost"
     )
 
@@ -356,7 +362,7 @@ def _backup(options: argparse.Namespace) -> None:
 
 def _restore(options: argparse.Namespace) -> None:
     """Make a ledger from a backup."""
-    open_ledger(options.db).restore(options.file, **_evidence(options), force=options.force)
+    open_ledger(options.db).restore(options.file, **_evidence(options), key=options.key, force=options.force)
     _print(options, {"file": str(options.file)}, lambda: f"Restored to {options.file}. A row of it records this.")
 
 

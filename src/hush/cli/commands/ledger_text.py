@@ -104,7 +104,7 @@ def budget_page(budget: LedgerBudget) -> str:
     entries = budget.entries()
     charges = [row for row in entries if row.event is not None and row.charge is None]
     # A reservation that was settled has a later row, which says how.
-    settled = {row.charge: row.kind for row in entries if row.charge is not None and row.kind in _SETTLED}
+    settled = {row.charge: row for row in entries if row.charge is not None and row.kind in _SETTLED}
     parts = [*(["For tests: NOT PRIVATE.\n"] if budget.for_tests else []), budget_table([budget])]
     parts.append(f"\nThe promise: {budget.guarantee()}")
     if budget.cap.box is not None:
@@ -120,8 +120,8 @@ def budget_page(budget: LedgerBudget) -> str:
                 str(row.id),
                 written_time(row.time),
                 _printable(row.author),
-                settled.get(row.id, row.kind),
-                _epsilon(alone(budget, row)),
+                settled.get(row.id, row).kind,
+                _epsilon(alone(budget, row, settled.get(row.id))),
                 _printable(row.purpose),
             ]
             for row in charges[-_LAST_CHARGES:]
@@ -131,12 +131,18 @@ def budget_page(budget: LedgerBudget) -> str:
     return "\n".join(parts)
 
 
-def alone(budget: LedgerBudget, row: Entry) -> float | None:
-    """Return the epsilon of a charge on its own; None if its event cannot be read, since no hush has written it."""
+def alone(budget: LedgerBudget, row: Entry, settled: Entry | None = None) -> float | None:
+    """Return the epsilon of a charge on its own; None if its event cannot be read, since no hush has written it.
+
+    If it was settled with less than was reserved, or voided, only what it still costs counts.
+    """
     from hush.accounting import Event
+    from hush.accounting.budget import Cost
 
     try:
-        return budget.cap.alone(Event.from_json(row.event or ""), row.cost)
+        run = row if settled is None or settled.event is None else settled
+        cost = row.cost if settled is None else row.cost + settled.cost
+        return 0.0 if cost == Cost() != row.cost else budget.cap.alone(Event.from_json(run.event or ""), cost)
     except HushError:
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hush.cli.charging import add_charging, address, budget_at, budget_of
+from hush.cli.charging import add_charging, address, budget_at, budget_of, note_uncharged
 from hush.cli.outcomes import add_output, check_installed, output_folder, print_outcome
 from hush.cli.settings import add_settings, given_flags, settings_of
 from hush.cli.terminal import TerminalProgress
@@ -53,6 +53,7 @@ def run(options: argparse.Namespace) -> None:
             )
         else:
             budget = budget_of(options)
+            note_uncharged(budget)
             settings = settings_of(options)
             folder = output_folder(options.output, settings.data)
             outcome = runs.train(settings, folder, progress=progress, budget=budget, charged_to=address(budget))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hush.cli.charging import add_charging, budget_of
+from hush.cli.charging import add_charging, budget_of, note_uncharged
 from hush.cli.outcomes import add_output, check_installed, output_folder, print_outcome
 from hush.cli.settings import add_settings, settings_of
 from hush.cli.terminal import TerminalProgress
@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> None:
         space = dict(parse_search(text) for text in options.search or ())
         folder = output_folder(options.output, settings.data)
         budget = budget_of(options)
+        note_uncharged(budget)
         outcome = runs.tune(settings, space, folder, mean_runs=options.runs, progress=progress, budget=budget)
     finally:
         progress.close()

@@ -73,7 +73,7 @@ class Outline:
     group_assumption: str | None
 
 
-def _nothing(_: Outline) -> None:
+def _nothing(_: Outline | str) -> None:
     """Do nothing, because no budget is charged."""
 
 
@@ -138,6 +138,7 @@ def prepare(
     learn: Learn | None = None,
     key: bytes,
     before_learning: Callable[[Outline], None] = _nothing,
+    before_noise: Callable[[str], None] = _nothing,
 ) -> Prepared:
     """Read data, learn what is not declared, hold some units out, and return examples.
 
@@ -152,6 +153,8 @@ def prepare(
         key: 32 secret bytes, for this preparation alone. The same key, data and declarations give the same result.
         before_learning: Called with the public outline, before any column but that of the units is read. Reserve a
             budget there: whatever `prepare` does or raises afterwards may depend on the data.
+        before_noise: Called before each release of learning, with a secret hash of the counts that get noise. A
+            preparation that is repeated must compare it with the first one: other counts would get fresh noise.
 
     Guarantee:
         Learning costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples
@@ -175,7 +178,7 @@ def prepare(
         raise InvalidArgument(
             "learn", None, "the noise to learn with", "Not everything is declared: needs_learning lists the rest"
         )
-    job = _Preparation(plan, holdout, learn if is_incomplete else None, key, before_learning)
+    job = _Preparation(plan, holdout, learn if is_incomplete else None, key, before_learning, before_noise)
     if isinstance(data, ImageData):
         return _prepare_images(data, job)
     if not isinstance(data, TableData):
@@ -193,6 +196,7 @@ class _Preparation:
         learn: The noise; None if nothing is left to learn.
         key: 32 secret bytes.
         before_learning: Called with the public outline.
+        before_noise: Called with a hash of the counts.
     """
 
     plan: Schema
@@ -200,6 +204,7 @@ class _Preparation:
     learn: Learn | None
     key: bytes
     before_learning: Callable[[Outline], None]
+    before_noise: Callable[[str], None]
 
     @property
     def event(self) -> Event | None:
@@ -287,6 +292,7 @@ def _noise_source(job: _Preparation, histograms: list[NDArray[np.int64]], tallie
         digest.update(counts.astype("<i8").tobytes())
     for tally in tallies:
         digest.update(json.dumps(sorted(tally.items())).encode())
+    job.before_noise(digest.hexdigest())
     return KeyedSource(subkey(job.key, f"noise {digest.hexdigest()}"), 0)
 
 

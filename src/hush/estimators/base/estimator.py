@@ -27,7 +27,14 @@ from hush.accounting import Event, events
 from hush.accounting.budget import Charge
 from hush.accounting.receipts import check_budget, receipt_of
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
-from hush.estimators.base.labels import check_classes, label_column, numeric_labels, redact_cells, to_class_indices
+from hush.estimators.base.labels import (
+    check_classes,
+    label_column,
+    numeric_labels,
+    redact_cells,
+    to_class_indices,
+    with_numbers_only,
+)
 from hush.estimators.base.users import rows_of_users
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import RandomSource, assumptions_of, source_or_default
@@ -228,7 +235,12 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
         require_finite = not (reset if missing is None else missing)
         with redact_cells():
             rows: Floats = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite=require_finite, ensure_min_samples=1
+                self,
+                X if require_finite else with_numbers_only(X),
+                reset=reset,
+                dtype=np.float64,
+                ensure_all_finite=require_finite,
+                ensure_min_samples=1,
             )
         if not len(rows) <= self._max_rows:
             raise InvalidArgument(

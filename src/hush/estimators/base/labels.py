@@ -8,7 +8,7 @@ here treat every value on its own. An unreadable label becomes NaN, or class -1,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,23 @@ def label_column(y: Any) -> NDArray[Any]:
             labels[index] = label
         return labels
     return np.asarray(column_or_1d(y, warn=True))
+
+
+def with_numbers_only(X: Any) -> Any:
+    """Return a table in which each cell of a list, or of type object, that is no number is missing.
+
+    Otherwise one text, or one number that is too large for a float, would make a fit fail. That depends on a row.
+    """
+    is_table = hasattr(X, "iloc")
+    if not (is_table or isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")):
+        return X
+    with suppress(ValueError, TypeError, OverflowError):
+        np.asarray(X, dtype=np.float64)
+        return X
+    if is_table and hasattr(X, "map"):
+        return X.map(number_or_nan)
+    cells = np.array(X, dtype=object)
+    return X if cells.ndim != 2 else np.array([[number_or_nan(cell) for cell in row] for row in cells])
 
 
 def numeric_labels(labels: NDArray[Any]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names, check_array, check_consistent_length, validate_data
 
 from hush.errors import InvalidArgument
-from hush.estimators.base.labels import check_classes, label_column, redact_cells, to_class_indices
+from hush.estimators.base.labels import check_classes, label_column, redact_cells, to_class_indices, with_numbers_only
 
 
 class PrivateRows(NamedTuple):
@@ -71,7 +71,7 @@ def public_rows(public: Any, num_features: int, estimator: Any) -> Any:
 def _table(x: Any, estimator: Any) -> Any:
     """Return private rows, and record the number and names of their features."""
     with redact_cells():
-        return validate_data(estimator, x, dtype="numeric", ensure_all_finite=False)
+        return validate_data(estimator, with_numbers_only(x), dtype="numeric", ensure_all_finite=False)
 
 
 def _sortable_units(units: NDArray[Any]) -> NDArray[Any]:

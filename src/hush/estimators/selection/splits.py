@@ -176,13 +176,16 @@ def _not_private(model: object) -> InvalidArgument:
     return InvalidArgument("estimator", type(model).__name__, "a private estimator, with event_ after fit", advice)
 
 
-def _steps(model: object, *, fitted: bool) -> list[object] | None:
-    """Return the steps of a pipeline, column transformer or union; None for any other estimator."""
-    if isinstance(model, Pipeline):
+def _steps(model: Any, *, fitted: bool) -> list[object] | None:
+    """Return the steps of a pipeline, column transformer or union; None for any other estimator.
+
+    A class derived from these is another estimator: its ``fit`` could read the data before its steps do.
+    """
+    if type(model) is Pipeline:
         steps = [step for _, step in model.steps]
-    elif isinstance(model, FeatureUnion):
+    elif type(model) is FeatureUnion:
         steps = [step for _, step in model.transformer_list]
-    elif isinstance(model, ColumnTransformer):
+    elif type(model) is ColumnTransformer:
         steps = _column_steps(model, fitted=fitted)
     else:
         return None

@@ -153,8 +153,9 @@ def set_share(connection: sa.Connection, budget: str, name: str, percent: int, c
     blocks = connection.execute(sa.select(schema.budgets.c.block).where(schema.budgets.c.budget == budget)).scalars()
     for block in list(blocks):
         share = _share(budget, block, name, percent * 10_000, cap)
+        changed = {column: value for column, value in share.items() if column not in ("budget", "block", "name")}
         key = (table.c.budget == budget, table.c.block == block, table.c.name == name)
-        if not connection.execute(table.update().where(*key).values(share)).rowcount:
+        if not connection.execute(table.update().where(*key).values(changed)).rowcount:
             connection.execute(table.insert().values(share))
 
 

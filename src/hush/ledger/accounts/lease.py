@@ -59,6 +59,8 @@ class Lease:
 
     def note(self, states: int) -> None:
         """Record how many states are stored. Raise if another process has taken over."""
+        if states < self._states:
+            raise _older(states, self._states)
         self._states = states
         with self._store.writing() as connection:
             self.check(connection)
@@ -97,12 +99,7 @@ class Lease:
         if seconds is not None:
             raise _held(f"{seconds:.0f} seconds ago")
         if self._states < row.states:
-            raise InvalidArgument(
-                "resume",
-                f"a run with {self._states} stored states",
-                f"the run's own folder, with {row.states}",
-                "This is an older copy. What was released since would not be paid for",
-            )
+            raise _older(self._states, row.states)
         self._write(connection, schema.leases.update().where(schema.leases.c.charge == self._charge))
 
     def _write(self, connection: sa.Connection, statement: sa.Insert | sa.Update) -> None:
@@ -144,6 +141,16 @@ def _row(connection: sa.Connection, charge: int, *, lock: bool = False) -> sa.Ro
     row: sa.Row[tuple[int, str, int, int]] | None
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     return row
+
+
+def _older(states: int, latest: int) -> InvalidArgument:
+    return InvalidArgument(
+        "resume",
+        f"a run with {states} stored states",
+        f"the run's own folder, with {latest}",
+        "This is an older copy, or the run was continued from this state before",
+        "What was released since would not be paid for. To start anew, commit the reservation",
+    )
 
 
 def _held(when: str) -> InvalidArgument:

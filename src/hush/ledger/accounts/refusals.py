@@ -6,19 +6,26 @@ import json
 from typing import Any
 
 from hush.errors import InvalidArgument
-from hush.randomness import TEST_RANDOMNESS
+from hush.randomness import KEYED_RANDOMNESS, TEST_RANDOMNESS, UNVERIFIED_RANDOMNESS
+
+_PREDICTABLE = {
+    TEST_RANDOMNESS: "a TestSource",
+    KEYED_RANDOMNESS: "a KeyedSource, whose key may be known, or was used before",
+    UNVERIFIED_RANDOMNESS: "a source of your own",
+}
 
 
 def refuse_predictable(event: str | None) -> None:
-    """Refuse an event, as JSON, of a release whose noise is predictable."""
-    if json.dumps(TEST_RANDOMNESS) in (event or ""):
-        raise InvalidArgument(
-            "source",
-            "a TestSource",
-            "an unpredictable source, for a budget of a ledger",
-            "Whoever knows the seed can subtract the noise, so nothing would be protected",
-            "Leave source= out, or charge a budget of a hush.ledger.TestLedger",
-        )
+    """Refuse an event, as JSON, of a release whose noise may be predictable: not from the system's source."""
+    for sentence, source in _PREDICTABLE.items():
+        if json.dumps(sentence) in (event or ""):
+            raise InvalidArgument(
+                "source",
+                source,
+                "an unpredictable source, for a budget of a ledger",
+                "Whoever knows the seed or the key can subtract the noise, so nothing would be protected",
+                "Leave source= out, or charge a budget of a hush.ledger.TestLedger",
+            )
 
 
 def check_request(request: str | None) -> None:

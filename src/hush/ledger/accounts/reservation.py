@@ -106,14 +106,19 @@ class Reserved:
         """Record that the release happened.
 
         Args:
-            event: The event that was run, if it is less than the reserved one. The difference is refunded.
+            event: The event that was run, if it is less than the reserved one. The difference is refunded. What was
+                charged as a whole (a claim, a release out of a box, a part of a plan) refunds nothing, and covers
+                the reserved event or parts of it only.
             answer: The released answer, to return when the same question is asked again.
         """
         change = Cost()
         details = parsed_details(self.row.details)
         claimed = details.get("delta") is not None or details.get("first") or details.get("boxed")
         self._budget.refuse_predictable(None if event is None else event.to_json())
-        if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
+        if event is not None and (self._is_part or details.get("part_of") or claimed):
+            if not self._budget.cap.covers(self.event, event):
+                raise InvalidArgument("event", event, "the reserved event, or parts of it")
+        elif event is not None:
             cost = self._budget.cap.part_cost(event, self.event, self.row.cost)
             if not cost <= self.row.cost:
                 raise InvalidArgument("event", event, "at most what was reserved")
@@ -197,7 +202,7 @@ class Reserved:
                 "reservation",
                 self.id,
                 "one of which nothing was released",
-                "The run has stored states, and may have published metrics",
+                "The release was begun, and may have shown something, if only by how it failed",
                 "Resume the run, commit the reservation, or pass --force (force=True) if no one has seen its results",
             )
 

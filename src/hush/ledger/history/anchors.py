@@ -14,11 +14,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -26,10 +26,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from hush.errors import HushError, InvalidArgument
 from hush.ledger.history.records import Finding
+from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry
-from hush.ledger.storage.errors import LedgerUnavailable
+from hush.ledger.storage.errors import LedgerDamaged, LedgerUnavailable
+
+if TYPE_CHECKING:
+    from hush.ledger.storage.store import Store
 
 _PURPOSE = b"hush ledger anchor 1\n"  # a signature over any other text cannot pass as an anchor
+_LONGEST = 4096
+"""Bytes that hold more than one line."""
+
 _FIELDS = {"ledger": str, "rows": int, "head": str, "time": int}
 
 
@@ -68,14 +75,28 @@ def new_key(path: Path) -> str:
 
 
 class AnchorFile:
-    """A file of anchors, to which a process appends with its private key."""
+    """A file of anchors, to which a process appends with its private key.
+
+    It follows one chain. A second file that continues the same ledger, such as a copy or a second restored backup, is
+    refused as soon as the other one has anchored a row that this one lacks. Copies for other processes read the key
+    again from its file.
+    """
 
     def __init__(self, path: str | Path, key: str | Path) -> None:
         """Read the key."""
-        self._path, self._key = Path(path), _private_key(Path(key))
+        self._path, self._key_path = Path(path).absolute(), Path(key).absolute()
+        self._key = _private_key(self._key_path)
 
-    def append(self, ledger: str, row: Entry) -> Anchor:
-        """Sign a row as the head, and append the signature. It is on disk when this returns."""
+    def __call__(self, store: Store, row: Entry) -> None:
+        """Anchor a new row of a ledger."""
+        (first,) = store.rows(schema.entries.c.id == 1)
+        self.append(first.hash, row, lambda number: store.rows(schema.entries.c.id == number))
+
+    def append(self, ledger: str, row: Entry, numbered: Callable[[int], list[Entry]]) -> Anchor:
+        """Sign a row as the head, and append the signature. It is on disk when this returns.
+
+        ``numbered`` returns the ledger's row of a number, if there is one.
+        """
         anchor = Anchor(ledger=ledger, rows=row.id, head=row.hash, time=time.time_ns() // 1000)
         signature = self._key.sign(anchor.signed_bytes()).hex()
         content = {name: getattr(anchor, name) for name in _FIELDS}
@@ -83,6 +104,7 @@ class AnchorFile:
         try:
             with _locked(self._path) as handle:
                 self._refuse_other(handle, ledger)
+                self._refuse_fork(handle, numbered)
                 # A crash may have left half a line. It stays, and ends here.
                 os.write(handle, line if _is_complete(handle) else b"\n" + line)
                 os.fsync(handle)
@@ -94,10 +116,40 @@ class AnchorFile:
 
     def _refuse_other(self, handle: int, ledger: str) -> None:
         """Refuse a file that belongs to another ledger; to compare, the first line is enough."""
-        first = os.pread(handle, 4096, 0).partition(b"\n")[0]
+        first = os.pread(handle, _LONGEST, 0).partition(b"\n")[0]
         read = _read(first)
         if read is not None and read[0].ledger != ledger:
             raise InvalidArgument("anchors", str(self._path), "a file for this ledger", "It has another one's anchors")
+
+    def _refuse_fork(self, handle: int, numbered: Callable[[int], list[Entry]]) -> None:
+        """Refuse a ledger without the row of the last anchor: another file has continued the same ledger."""
+        end = os.pread(handle, _LONGEST, max(0, os.fstat(handle).st_size - _LONGEST))
+        for line in reversed(end.split(b"\n")):
+            read = _read(line)
+            if read is None:
+                continue
+            if [row.hash for row in numbered(read[0].rows)] != [read[0].head]:
+                raise LedgerDamaged(
+                    f"The last anchor is of a row {read[0].rows} that this ledger does not have: an older copy, or "
+                    "another copy was used. Nothing was released. Go on with the one that has it"
+                )
+            return
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both append to the same file with the same key."""
+        return isinstance(other, AnchorFile) and self._paths == other._paths
+
+    def __hash__(self) -> int:
+        """Return a hash of the two paths."""
+        return hash(self._paths)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process of this machine append, too. The key is not written down, only where it is."""
+        return AnchorFile, self._paths
+
+    @property
+    def _paths(self) -> tuple[Path, Path]:
+        return self._path, self._key_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -222,6 +222,10 @@ class LedgerReplay:
             self._note(row, "cost", "it refunds more than was reserved, or charges more")
         if row.kind == EntryKind.COMMITTED and row.event is None and row.cost != Cost():
             self._note(row, "cost", "it refunds a part without saying what was run")
+        if row.event is not None and (charge.claimed or charge.part_of is not None):  # charged as a whole
+            cap = self.budgets[row.budget].cap
+            if not cap.covers(Event.from_json(reserved.event or ""), Event.from_json(row.event)):
+                self._note(row, "cost", "it commits an event that its reservation does not cover")
         self._settled(row, charge)
 
     def _settled(self, row: Entry, charge: Charged) -> None:

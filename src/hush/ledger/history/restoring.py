@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.ledger.accounts.people import Person, Role
+from hush.ledger.history.anchors import AnchorFile
 from hush.ledger.history.verification import Verification
 from hush.ledger.storage import backup, reader
 from hush.ledger.storage.entry import Entry, EntryKind
@@ -27,7 +28,16 @@ def write_backup(store: Store, path: Path) -> None:
     backup.write_backup(store.path, path)
 
 
-def restore(store: Store, person: Person, path: Path, result: Verification, *, is_last: bool, force: bool) -> None:
+def restore(
+    store: Store,
+    person: Person,
+    path: Path,
+    result: Verification,
+    *,
+    is_last: bool,
+    force: bool,
+    anchors: AnchorFile | None = None,
+) -> None:
     """Write a ledger from the backup in ``store``.
 
     Args:
@@ -37,6 +47,7 @@ def restore(store: Store, person: Person, path: Path, result: Verification, *, i
         result: The verification of the backup.
         is_last: Whether a head that was kept, or the last anchor, is of the backup's last row.
         force: Restore even if charges may have been made after the backup.
+        anchors: Where to anchor the row that records it.
     """
     person.require(Role.OWNER)
     if not isinstance(store, SqliteStore) or not store.is_backup:
@@ -56,6 +67,8 @@ def restore(store: Store, person: Person, path: Path, result: Verification, *, i
         made = SqliteStore(sa.URL.create("sqlite", database=unfinished))
         try:
             details = json.dumps({"rows": result.rows, "was_last": is_last})
-            made.append(Entry(kind=EntryKind.RESTORED, author=person.name, details=details))
+            row = made.append(Entry(kind=EntryKind.RESTORED, author=person.name, details=details))
         finally:
             made.close()
+    if anchors is not None:  # not before the file is in its place: nobody could continue from this anchor otherwise
+        anchors(SqliteStore(sa.URL.create("sqlite", database=str(path))), row)

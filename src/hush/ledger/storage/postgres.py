@@ -16,7 +16,9 @@ from hush.ledger.storage.entry import HASHED, Entry
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
 from hush.ledger.storage.store import Effect, Store
 
-_SCRIPTS = ("postgres_leases.sql", "postgres_roles.sql")  # what is new in versions 2 and 3
+_SCRIPTS = {2: "postgres_leases.sql", 3: "postgres_roles.sql", 5: "postgres_rights.sql"}
+"""What is new in each version."""
+
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DENIED, _TAKEN, _LOCKED = "42501", "42710", "55P03"
 _GIVEN_BY_TRIGGER = ("id", "previous", "time", "author", "block", "unit", "relation", "hash")
@@ -94,11 +96,12 @@ class PostgresStore(Store):
         values = {
             # All rows from now on have the later costs. Rows of older versions are hashed without them.
             "hashed": f"{fields} || {later}",
+            "limits": ", ".join(f"most_{name}" for name in schema.LIMITS),
             "names": ", ".join(f"'{name}'" for name in names),
             "tables": ", ".join(f"{{{{schema}}}}.{name}" for name in names),
             "schema": _schema_name(connection),
         }
-        for script in ("postgres.sql", *_SCRIPTS[max(version - 1, 0) :]):
+        for script in ("postgres.sql", *(script for number, script in _SCRIPTS.items() if number > version)):
             text = resources.files("hush.ledger.storage").joinpath(script).read_text()
             for name, value in values.items():
                 text = text.replace(f"{{{{{name}}}}}", value)
@@ -120,7 +123,7 @@ class PostgresStore(Store):
         return super()._unavailable(error)
 
     def admit(self, connection: sa.Connection, name: str, role: str, token: str) -> None:
-        """Create a database role for a person, who connects with the token as password."""
+        """Create a database role for a person, who connects with the token as password, and list the person."""
         driver: Any = connection.connection.driver_connection
         # Send the password verifier, not the token: statements may end up in the server's log.
         verifier = driver.pgconn.encrypt_password(token.encode(), name.encode(), b"scram-sha-256").decode()

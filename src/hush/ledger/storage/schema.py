@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from hush.errors import Unsupported
 
-VERSION = 4
+VERSION = 5
 """The version of these tables. Older ledgers are migrated by `MIGRATIONS`; newer ones are refused."""
 
 metadata = sa.MetaData()
@@ -198,6 +198,7 @@ MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {
     1: leases.create,
     2: lambda _: None,  # what is new is in the store's scripts: the roles of PostgreSQL
     3: _add_gaussian,
+    4: lambda _: None,  # likewise: the rights of owners
 }
 """For each version, the step to the next one. It runs in the transaction that stores the new version."""
 

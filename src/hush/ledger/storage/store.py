@@ -52,8 +52,8 @@ class Store(ABC):
     deadlock.
     """
 
-    after_append: Callable[[Entry], None] | None = None
-    """Actions on each new row once it is on disk, before its caller continues."""
+    after_append: Callable[[Store, Entry], None] | None = None
+    """An action on each new row once it is on disk, before its caller continues. Copies of the store have it, too."""
 
     def __init__(self, url: sa.URL) -> None:
         """Connect, and create or migrate the tables."""
@@ -118,7 +118,7 @@ class Store(ABC):
         if self.url.password is not None:
             why = "a password would be written down wherever the copy goes"
             raise Unsupported(f"a copy of a ledger whose address has a password: {why}", "Use ~/.pgpass or PGPASSWORD")
-        return _opened, (type(self), self._address())
+        return _opened, (type(self), self._address(), self.after_append)
 
     def _address(self) -> str:
         """Return the address, for a process that may run in another folder."""
@@ -141,7 +141,7 @@ class Store(ABC):
             if effect is not None:
                 effect(connection, written)
         if self.after_append is not None:
-            self.after_append(written)
+            self.after_append(self, written)
         return written
 
     @contextmanager
@@ -214,19 +214,21 @@ class Store(ABC):
         return LedgerUnavailable(_LOST.format(type(error.orig).__name__, _first_line(error)))
 
 
-_OPENED: dict[tuple[type[Store], str], Store] = {}
+_Action = Callable[[Store, Entry], None] | None
+_OPENED: dict[tuple[type[Store], str, _Action], Store] = {}
 _OPENING = threading.Lock()
 
 
-def _opened(kind: type[Store], address: str) -> Store:
+def _opened(kind: type[Store], address: str, after_append: _Action) -> Store:
     """Return the database at an address. All copies in a process share it, and its connections."""
     with _OPENING:
-        if (kind, address) not in _OPENED:
+        if (kind, address, after_append) not in _OPENED:
             url = sa.make_url(address)
             if url.get_backend_name() == "sqlite" and not os.path.isfile(url.database or ""):
                 raise LedgerUnavailable("The ledger's file is not there. Nothing was charged.")
-            _OPENED[kind, address] = kind(url)
-        return _OPENED[kind, address]
+            _OPENED[kind, address, after_append] = made = kind(url)
+            made.after_append = after_append
+        return _OPENED[kind, address, after_append]
 
 
 def closed() -> HushError:

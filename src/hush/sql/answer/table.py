@@ -23,7 +23,7 @@ from textwrap import shorten
 from hush.accounting.budget import Budget
 from hush.accounting.receipts import check_budget
 from hush.data.tables.catalog import Catalog, PrivateTable
-from hush.errors import Unsupported, check_count
+from hush.errors import Unsupported, check_count, check_instance
 from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.answer import QueryAnswer
 from hush.sql.answer.choices.chooser import Chooser
@@ -205,6 +205,7 @@ class Table:
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
         check_budget(budget)
+        check_instance("new_data", new_data, bool)
         planner, limits = self._planner(), LimitArguments(rows_per_unit, groups_per_unit, limits_share)
         runner = Runner(planner, self._chooser, confidence, source_or_default(source))
         stages = planner.stages(text)

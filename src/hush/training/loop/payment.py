@@ -23,7 +23,10 @@ class Payment:
     step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
 
     The process holds the reservation from its first step on, until the run is settled, or dropped. So other processes
-    see that the run is active, and neither void it nor continue it from a copy of its state.
+    see that the run is active, and neither void it nor continue it from a copy of its state. A state is continued once.
+
+    Attributes:
+        turn: How many processes have worked on the run; states store it.
     """
 
     def __init__(self, plan: TrainingPlan, budget: Budget, assumptions: tuple[str, ...] = ()) -> None:
@@ -34,6 +37,7 @@ class Payment:
         self._reservation = budget.reserve(charge)
         self._resumed = self._must_load = self._reservation.resumed
         self._settled = False
+        self.turn, self._takes_turn = 1, False
         if self._resumed:
             gc.collect()  # the interrupted run may be one of this process that was dropped, and still hold it
         self._letting_go = weakref.finalize(self, _let_go, self._reservation, os.getpid())
@@ -52,13 +56,14 @@ class Payment:
         """Refuse a step after the run was settled, or before a resumed run has loaded its state.
 
         The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up, and show
-        that this process holds it: once, and not for each of their physical batches.
+        that this process holds it: once, and not for each of their physical batches. So does the first step after a
+        state was loaded.
 
         Args:
             step: The number of steps before this one.
             begins: Whether this is the step's first physical batch.
         """
-        looks_up = begins and (step & (step - 1)) == 0
+        looks_up = begins and (self._takes_turn or (step & (step - 1)) == 0)
         if not self._settled and looks_up and not self._reservation.is_open():
             self._settled = True
         if self._settled:
@@ -71,12 +76,20 @@ class Payment:
                 "The charge covers one run. Starting again would release more than it covers",
             )
         if looks_up:
-            # From the first step on, weights may have been published: only --force voids it then.
-            self._reservation.hold(1 if step or self._resumed else 0)
+            # Before the first step: its weights can be published at once, and only --force voids the reservation then.
+            self._reservation.hold(self.turn)
+            if self._takes_turn:  # whoever continues from the same state again is a turn behind
+                self._reservation.hold(self.turn + 1)
+                self.turn, self._takes_turn = self.turn + 1, False
 
-    def loaded(self) -> None:
-        """Record that the run has loaded its state."""
+    def loaded(self, turn: int) -> None:
+        """Record that the run has loaded a state, and in which turn it was stored.
+
+        Each process that continues a run takes the next turn. Then no state of an earlier turn can be continued.
+        """
         self._must_load = False
+        if self._resumed:
+            self.turn, self._takes_turn = turn, True
 
     def settle(self, steps_taken: int) -> None:
         """Commit the cost of the steps that were taken. Further calls do nothing."""

@@ -261,6 +261,7 @@ class PrivateTraining:
             "owners": self._batches.owners,
             "clip_norm": self.clipping.clip_norm,
             "assumptions": self._assumptions,
+            "turn": 1 if self._payment is None else self._payment.turn,
             "model": copy.deepcopy(self.model.state_dict()),
             "optimizers": [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers],
             "random": self._random if self._position else _random_state(),
@@ -272,7 +273,7 @@ class PrivateTraining:
         Samples and noise are drawn under a new key, except in tests (see the module's docstring). Two runs that
         continue from the same state are two releases: their costs add up if you publish both. An epoch that has begun
         is finished in its own order. `BallsInBins` relies on that order being secret, so publish only one run that
-        continues from a state.
+        continues from a state. A budget pays for one: the next one is refused at its first step.
         """
         check_instance("state", state, dict)
         written = take_format(dict(state))
@@ -296,7 +297,7 @@ class PrivateTraining:
             )
         self._abandon_step()
         if self._payment is not None:
-            self._payment.loaded()
+            self._payment.loaded(state.get("turn", 1))
         # Before the rest: if loading fails half-way, the steps of the new weights are counted already.
         self.steps_taken = state["steps_taken"]
         self.model.load_state_dict(state["model"])

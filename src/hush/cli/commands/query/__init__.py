@@ -13,17 +13,13 @@ With ``--budget`` the answer is charged to a ledger before it is shown. Without 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 
-from hush.cli.charging import budget_of
+from hush.cli.charging import budget_of, note_uncharged
 from hush.cli.commands.query.flags import add_flags
 from hush.cli.commands.query.printing import print_answer, print_price
 from hush.cli.commands.query.question import arguments_of, open_table, preview
 from hush.cli.commands.query.shell import run_shell
 from hush.errors import InvalidArgument
-
-_NOT_CHARGED = "Nothing is charged to the ledger in $HUSH_LEDGER: --budget NAME charges one of its budgets."
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,8 +49,8 @@ def run(options: argparse.Namespace) -> None:
     people = open_table(options)
     is_free = options.price or options.preview
     budget = None if is_free else budget_of(options)
-    if budget is None and not is_free and os.environ.get("HUSH_LEDGER"):
-        print(_NOT_CHARGED, file=sys.stderr)
+    if not is_free:
+        note_uncharged(budget)
     if options.sql is None:
         run_shell(people, options, budget)
     elif options.preview:
