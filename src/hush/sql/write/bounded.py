@@ -26,8 +26,7 @@ outline:
     SELECT g, COUNT(*) AS units, COALESCE(SUM(a0), 0) AS a0, COALESCE(SUM(a1), 0) AS a1 FROM hush_kept GROUP BY g
 
 Values are put on their grid where they are summed (`row_integer`), and quantile trees count the leaves of
-hush_cleaned's values in the groups of hush_kept (`leaves_query`). COUNT(DISTINCT x) counts there as well
-(`distinct_query`).
+hush_cleaned's values in the groups of hush_kept (`leaves_query`), and so does COUNT(DISTINCT x) (`distinct_query`).
 """
 
 from __future__ import annotations
