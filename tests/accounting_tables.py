@@ -49,6 +49,7 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
     "gdp": hush.GdpAccountant,
     "basic": hush.BasicAccountant,
     "advanced": hush.AdvancedAccountant,
+    "selection": hush.SelectionAccountant,
 }
 RELATIONS = {relation.value: relation for relation in Relation}
 

@@ -32,6 +32,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Any]] = {
     "delta": (("--delta", "1e-7"), 1e-7),
     "unit": (("--unit", "who"), "who"),
     "rows_per_unit": (("--rows-per-unit", "2"), 2),
+    "max_batch_size": (("--max-batch-size", "300"), 300),
     "holdout": (("--holdout", "0"), 0.0),
     "learn_share": (("--learn-share", "0.5"), 0.5),
     "groups": (("--group", "sex", "--group", "age"), ("sex", "age")),

@@ -138,8 +138,8 @@ def test_what_a_mechanism_states_for_a_group_is_not_scaled_again() -> None:
     both = FlatRate(unit=unit).compose(SelfComposedEvent(ComposedEvent((stated, GaussianEvent(3.0))), 2))
     inner = ComposedEvent((GaussianEvent(2.0), GroupEvent(GaussianEvent(3.0), 5)))
     assert both.events == (SelfComposedEvent(inner, 2),)
-    parts = ParallelByIndexEvent((stated, SelfComposedEvent(stated, 2)))
-    assert FlatRate(unit=unit).compose(parts).events[0].kind == "parallel-by-index"
+    with pytest.raises(Unsupported, match="stated per group of 5 users, within samples or parts"):
+        FlatRate(unit=unit).compose(ParallelByIndexEvent((stated, SelfComposedEvent(stated, 2))))
     with pytest.raises(Unsupported, match="some of its parts are stated for a group of 5"):
         FlatRate(unit=unit).compose(ParallelByIndexEvent((stated, GaussianEvent(2.0))))
     with pytest.raises(Unsupported, match="stated under add-or-remove per user"):

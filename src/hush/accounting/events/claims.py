@@ -47,9 +47,9 @@ class NoisyMaxEvent(Event):
 
     >>> from hush.accounting import PldAccountant
     >>> def cost(event):
-    ...     return round(PldAccountant().compose(event, 100).epsilon(delta=1e-6), 1)
+    ...     return round(PldAccountant().compose(event, 100).epsilon(delta=1e-6))
     >>> cost(NoisyMaxEvent(epsilon=1.0)), cost(ApproximateDPEvent(epsilon=1.0)), cost(ExponentialMechanismEvent(1.0))
-    (71.6, 83.5, 37.4)
+    (72, 84, 37)
     """
 
     kind: ClassVar[str] = "noisy-max"
