@@ -205,6 +205,7 @@ def test_answers_of_owners_are_given_to_analysts(team: Team) -> None:
     assert budget.spent == before
 
 
+@pytest.mark.slow  # waits for ten seconds
 def test_an_open_transaction_blocks_nobody_for_long(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended after ten seconds. Forty are given here, where everybody waited for 120 before, and were refused."""
     monkeypatch.setattr(store_module, "PATIENCE", 40.0)
