@@ -194,6 +194,18 @@ def test_tables_in_a_file_of_duckdb_are_known_until_it_changes(tmp_path: Path, b
             asked(connection, budget)  # the row is in the log, and not in the file yet
 
 
+def test_changes_in_an_open_transaction_are_other_data(tmp_path: Path, budget: LedgerBudget) -> None:
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT i AS who FROM range(500) t(i)")
+        assert asked(connection, budget) == (False, 1.0)
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO people SELECT i + 1000 FROM range(400) t(i)")  # in no file yet
+        with pytest.raises(InvalidArgument, match=OTHER_DATA):
+            asked(connection, budget)
+        connection.execute("ROLLBACK")
+        assert asked(connection, budget) == (True, 1.0)
+
+
 def test_views_and_databases_in_memory_are_known_within_a_table(budget: LedgerBudget) -> None:
     connection = duckdb.connect()
     connection.execute("CREATE VIEW people AS SELECT i AS who FROM range(500) t(i)")

@@ -139,7 +139,10 @@ class DuckDBEngine:
         return "rowid", "BIGINT"
 
     def identity(self, table: str) -> Identity | None:
-        """Return the identity of a file, or of a table in a database file; None for data in memory and views."""
+        """Return the identity of a file, or of a table in a database file.
+
+        None for data in memory, for views, and in an open transaction, whose changes are in no file yet.
+        """
         path = self._paths.get(table)
         if path is not None:
             return file_identity(path)
@@ -147,7 +150,9 @@ class DuckDBEngine:
             return None
         with redact_errors():
             rows = self._connection.execute(_DATABASE_OF, [table]).fetchall()
-        if len(rows) != 1 or rows[0][0] is None or not Path(rows[0][0]).is_file():
+            # Outside of a transaction, each statement has one of its own.
+            transactions = {self._connection.execute("SELECT txid_current()").fetchone() for _ in range(2)}
+        if len(transactions) == 1 or len(rows) != 1 or rows[0][0] is None or not Path(rows[0][0]).is_file():
             return None
         (database, schema), log = rows[0], Path(f"{rows[0][0]}.wal")
         identity = file_identity(Path(database), log)
