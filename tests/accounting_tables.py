@@ -46,6 +46,7 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
     "pld": hush.PldAccountant,
     "rdp": hush.RdpAccountant,
     "zcdp": hush.ZcdpAccountant,
+    "cdp": hush.CdpAccountant,
     "gdp": hush.GdpAccountant,
     "basic": hush.BasicAccountant,
     "advanced": hush.AdvancedAccountant,

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from accounting_tables import golden
 from hush.accounting import (
     Accountant,
+    AdvancedAccountant,
+    ApproximateDPEvent,
+    BasicAccountant,
     Event,
     GaussianEvent,
     GdpAccountant,
@@ -20,8 +23,10 @@ from hush.accounting import (
     PoissonSampledEvent,
     RdpAccountant,
     SelfComposedEvent,
+    ZcdpAccountant,
     calibrate_count,
     calibrate_noise,
+    calibrate_release_epsilon,
     calibrate_sampling_rate,
     calibrate_steps,
 )
@@ -176,3 +181,29 @@ def test_counts_beyond_a_thousand_records() -> None:
     assert epsilon(GroupEvent(GaussianEvent(1e4), size), 1e-6) <= 10.0
     assert epsilon(GroupEvent(GaussianEvent(1e4), size + 1), 1e-6) > 10.0
     assert size == int(1e4 / calibrate_noise(epsilon=10.0, delta=1e-6))
+
+
+class TestReleaseEpsilon:
+    # The notes' example: 50,000 releases within epsilon 1 at delta 1e-6. The optimum is Kairouz, Oh & Viswanath 2015.
+    @pytest.mark.parametrize(
+        ("kind", "published"), [(BasicAccountant, 2e-5), (AdvancedAccountant, 8.22e-4), (PldAccountant, 1.0586e-3)]
+    )
+    def test_published_shares_of_a_global_budget(self, kind: type[Accountant], published: float) -> None:
+        share = calibrate_release_epsilon(epsilon=1.0, delta=1e-6, count=50_000, accountant=kind)
+        assert share == pytest.approx(published, rel=1e-3)
+
+    @pytest.mark.parametrize("kind", [BasicAccountant, AdvancedAccountant, ZcdpAccountant, PldAccountant])
+    @pytest.mark.parametrize(("target", "count"), [(0.1, 1), (1.0, 7), (20.0, 500), (3.0, 10**6)])
+    def test_the_target_is_met_and_a_little_more_exceeds_it(
+        self, kind: type[Accountant], target: float, count: int
+    ) -> None:
+        share = calibrate_release_epsilon(epsilon=target, delta=1e-6, count=count, accountant=kind)
+        assert epsilon(SelfComposedEvent(ApproximateDPEvent(share), count), 1e-6, kind) <= target
+        assert epsilon(SelfComposedEvent(ApproximateDPEvent(share * 1.0001), count), 1e-6, kind) > target
+
+    def test_without_delta_the_epsilons_add_up(self) -> None:
+        assert calibrate_release_epsilon(epsilon=1.0, delta=0, count=8) == pytest.approx(1 / 8)
+
+    def test_no_share_meets_the_target(self) -> None:
+        with pytest.raises(InvalidArgument, match="epsilon=1"):
+            calibrate_release_epsilon(epsilon=1.0, delta=0, count=8, accountant=ZcdpAccountant)

@@ -151,6 +151,12 @@ CALLS: dict[str, Call] = {
         {**TARGET_KINDS, "noise_multiplier": "number", "sampling_rate": "number", "relation": "relation"},
         {"epsilon": [0], "delta": [1], "accountant": ["pld", None, int]},
     ),
+    "calibrate_release_epsilon": Call(
+        hush.calibrate_release_epsilon,
+        {**TARGET, "count": 10, "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET_KINDS, "count": "count", "relation": "relation"},
+        {"epsilon": [0], "delta": [1], "count": [0], "accountant": ["pld", None, int]},
+    ),
     "calibrate_sampling_rate": Call(
         hush.calibrate_sampling_rate,
         {**TARGET, "noise_multiplier": 3.0, "num_steps": 10, "relation": Relation.ADD_OR_REMOVE},

@@ -16,6 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 PAGES = {
     "accounting.md": [accounting],
+    "choosing.md": [],
     "data.md": [data],
     "lab.md": [lab],
     "ledger.md": [ledger],

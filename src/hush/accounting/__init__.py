@@ -37,7 +37,8 @@ The contents:
   `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`. The classic theorems as functions are in
   `hush.lab.composition`.
 - Filters and odometers, for parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `RdpOdometer`.
-- Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`.
+- Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_count`,
+  `calibrate_release_epsilon`.
 - Budgets for ledgers: `hush.accounting.budget`; `Box` declares the releases that one pays for in advance.
 """
 
@@ -54,6 +55,7 @@ from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
 from hush.accounting.box import Box
 from hush.accounting.calibration import calibrate_count as calibrate_count
 from hush.accounting.calibration import calibrate_noise as calibrate_noise
+from hush.accounting.calibration import calibrate_release_epsilon as calibrate_release_epsilon
 from hush.accounting.calibration import calibrate_sampling_rate as calibrate_sampling_rate
 from hush.accounting.calibration import calibrate_steps as calibrate_steps
 from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
@@ -78,6 +80,8 @@ from hush.accounting.shortcuts import epsilon as epsilon
 
 # isort: split
 # Shared inside hush, not public.
+from hush.accounting.accountants.cdp import CdpAccountant as CdpAccountant
+from hush.accounting.accountants.chosen_claims import choose_claims as choose_claims
 from hush.accounting.accountants.classic_theorems import advanced_epsilon as advanced_epsilon
 from hush.accounting.accountants.classic_theorems import amplified_epsilon as amplified_epsilon
 from hush.accounting.accountants.selection import SelectionAccountant as SelectionAccountant
@@ -117,6 +121,7 @@ __all__ = [
     "ZeroConcentratedDPEvent",
     "calibrate_count",
     "calibrate_noise",
+    "calibrate_release_epsilon",
     "calibrate_sampling_rate",
     "calibrate_steps",
     "epsilon",

@@ -15,6 +15,7 @@ from functools import lru_cache
 from hush.accounting.accountants.accountant import Accountant, check_accountant
 from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.events import (
+    ApproximateDPEvent,
     Event,
     ExponentialMechanismEvent,
     GaussianEvent,
@@ -39,6 +40,7 @@ AccountantType = type[Accountant]
 _TOLERANCE = 1e-6  # relative, of the parameter
 _ROUGH = 1e-3  # accuracy of the first search
 _LARGEST_EXCESS = 50.0  # stands for infinity
+_EPSILON_RANGE = (1e-6, 1e3)  # of a claim, as events accept it
 _NOISE_RANGE = (2e-3, 9e5)  # just inside what events accept, so that no step of the search is refused
 
 
@@ -112,6 +114,55 @@ def selection_epsilon(epsilon: float, delta: float, num_selections: int) -> floa
 
     # An equal share is never better than the optimum, up to rounding.
     return max(equal_share, 1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template))
+
+
+def calibrate_release_epsilon(
+    *,
+    epsilon: float,
+    delta: float,
+    count: int,
+    relation: Relation = Relation.ADD_OR_REMOVE,
+    accountant: AccountantType = PldAccountant,
+) -> float:
+    """Return the largest epsilon of a single release, so that ``count`` of them stay within (epsilon, delta).
+
+    A global budget of epsilon 1 for 50,000 releases, by basic composition, and by the optimal one:
+
+    >>> from hush.accounting import BasicAccountant
+    >>> budget = {"epsilon": 1.0, "delta": 1e-6, "count": 50_000}
+    >>> round(calibrate_release_epsilon(**budget, accountant=BasicAccountant), 8)
+    2e-05
+    >>> round(calibrate_release_epsilon(**budget), 7)
+    0.0010586
+
+    Args:
+        epsilon: The epsilon of all releases together.
+        delta: The delta of all releases together.
+        count: The number of releases.
+        relation: How neighbouring datasets differ.
+        accountant: The accountant's class.
+
+    Guarantee:
+        Releases with the returned epsilon, and delta 0, compose to at most the target.
+
+    Assumes:
+        The releases are fixed in advance (the caller's duty), unless the accountant is `BasicAccountant`.
+
+    References:
+        A root search to the safe side. With `PldAccountant`: Kairouz, Oh & Viswanath 2015, Theorem 3.3.
+    """
+    releases = check_count("count", count)
+    # The target divided by the count fits by plain addition; some accountants state more than the sum.
+    equal_share = round_down(check_positive("epsilon", epsilon) / releases)
+
+    def composed(release_epsilon: float) -> Event:
+        return SelfComposedEvent(ApproximateDPEvent(release_epsilon), releases)
+
+    search = _Search(composed, epsilon, delta, relation, accountant)
+    low, high = _EPSILON_RANGE
+    if low <= equal_share <= high and search.fits(equal_share):
+        return max(equal_share, search.largest(equal_share, min(round_down(epsilon), high), "release_epsilon"))
+    return search.largest(low, min(max(round_down(epsilon), low), high), "release_epsilon")
 
 
 def calibrate_sampling_rate(

@@ -30,6 +30,25 @@ def test_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["zcdp"]["epsilon"] is None
 
 
+def test_classic_theorems_choose_the_best_pair_of_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--noise-multiplier", "4", "--sampling-rate", "0.01", "--num-steps", "10000", "--delta", "1e-5"]
+    result = run_json(capsys, *arguments)
+    # The moments accountant against strong composition: q 0.01, sigma 4, 100 epochs.
+    assert result["advanced"]["epsilon"] == pytest.approx(16.84, abs=0.01)
+    assert result["rdp"]["epsilon"] == pytest.approx(1.035, abs=0.001)
+    (pair,) = result["advanced"]["per_step"]
+    assert pair["delta"] * 10_000 < 1e-5
+    assert result["basic"]["per_step"][0]["delta"] * 10_000 <= 1e-5
+    assert "cdp" in result
+    assert main(["account", *arguments]) == 0
+    assert "of the best (epsilon, delta) for each step, (0.0228, 7.78e-10)" in capsys.readouterr().out
+
+
+def test_classic_theorems_refuse_at_delta_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_json(capsys, "--noise-multiplier", "4", "--num-steps", "10", "--delta", "0")
+    assert "without delta" in result["basic"]["refused"]
+
+
 def test_laplace(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_json(capsys, "--laplace-scale", "10", "--num-steps", "100", "--delta", "1e-6")
     # The reference is 4.6926674164 (tests/golden).

@@ -163,3 +163,13 @@ def test_long_trainings_have_fewer_rows(capsys: pytest.CaptureFixture[str], monk
     plan = run_json(capsys, *arguments, "--delta", "1e-5")
     assert [row["epoch"] for row in plan["epochs"]] == [3, 6, 8]
     assert plan["epochs"][-1]["step"] == plan["num_steps"] == 16
+
+
+def test_advice_on_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = run_json(capsys, *BASIC, "--num-steps", "3515", "--epsilon", "3")
+    epsilon, delta, method = plan["advice"]
+    assert epsilon.startswith("epsilon: 3 is common in learning")
+    assert "2.78e-10, epsilon is 5.5" in delta
+    assert method.startswith("method: noise on gradients")
+    assert main([*BASIC, "--num-steps", "3515", "--epsilon", "3"]) == 0
+    assert epsilon in capsys.readouterr().out

@@ -58,6 +58,10 @@ class BasicAccountant(Accountant):
     method = "basic composition"
     fixed = _LIMITED
 
+    def smallest_delta(self) -> float:
+        """Return the sum of all deltas, below which nothing is known."""
+        return max(failure for _, failure in self._totals())
+
     def _check(self, event: ev.Event) -> None:
         for change in changes(self.relation):
             claims(event, change)

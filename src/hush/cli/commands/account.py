@@ -4,6 +4,8 @@
 
 The JSON object has one entry for each accountant: ``epsilon`` (null if it is unbounded or refused), ``method``, and
 ``bound`` (upper or estimate) or ``refused``; for ``pld`` a certified ``lower`` end, for ``rdp`` the best ``order``.
+``basic`` and ``advanced`` need one (epsilon, delta) for each step. Where a step has a whole curve of them, as in
+DP-SGD, the best pairs are chosen, and ``per_step`` lists them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 from hush.accounting import (
     Accountant,
+    BasicAccountant,
     ComposedEvent,
     Event,
     GaussianEvent,
@@ -24,6 +27,7 @@ from hush.accounting import (
     PoissonSampledEvent,
     RdpAccountant,
     SelfComposedEvent,
+    choose_claims,
 )
 from hush.accounting.events import decode_event
 from hush.cli.json_values import plain
@@ -74,6 +78,8 @@ def run(options: argparse.Namespace) -> None:
 def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
     """Return the result of one accountant for an event, or the reason for its refusal."""
     try:
+        if isinstance(empty, BasicAccountant) and not empty.supports(event):
+            return _by_chosen_pairs(empty, event, delta)
         accountant = empty.compose(event)
     except Unsupported as error:
         # Without the advice to use another class of Python: the table shows all accountants.
@@ -87,6 +93,18 @@ def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
     if isinstance(accountant, RdpAccountant) and delta > 0:
         result["order"] = accountant.best_order(delta)
     return result
+
+
+def _by_chosen_pairs(empty: BasicAccountant, event: Event, delta: float) -> dict[str, Any]:
+    """Return the result of a classic theorem for steps without a single (epsilon, delta)."""
+    choice = choose_claims(empty, event, delta)
+    result: dict[str, Any] = {
+        "epsilon": plain(choice.epsilon),
+        "method": empty.method,
+        "bound": empty.bound().value,
+        "per_step": [{"epsilon": epsilon, "delta": step_delta} for epsilon, step_delta in choice.per_step],
+    }
+    return result if math.isfinite(choice.epsilon) else {**result, "unbounded": True}
 
 
 def _event(options: argparse.Namespace) -> Event:
@@ -160,6 +178,9 @@ def _remark(result: dict[str, Any]) -> str:
         return f"{result['method']}: an ESTIMATE, not a guarantee"
     if "lower" in result and result["lower"] is not None:
         return f"{result['method']}: certified; the exact value is at least {result['lower']:.6g}"
+    if result.get("per_step"):
+        pairs = ", ".join(f"({pair['epsilon']:.3g}, {pair['delta']:.3g})" for pair in result["per_step"])
+        return f"{result['method']}: of the best (epsilon, delta) for each step, {pairs}"
     if "order" in result:
         return f"{result['method']}: at order {result['order']:.4g}"
     return str(result["method"])

@@ -5,7 +5,8 @@ Gaussian mechanism on Poisson samples of rate B/N, what is learned before them, 
 epsilon, the noise multiplier is the least that meets it; with a noise multiplier, epsilon is computed.
 
 The JSON object (``hush.plan/1``) has ``noise_multiplier``, ``num_steps``, ``sampling_rate``, ``epsilon``, ``delta``,
-``rdp`` (what Renyi accounting states), ``epochs`` (a list of rows) and ``guarantee``; infinite values are null.
+``rdp`` (what Renyi accounting states), ``epochs`` (a list of rows), ``guarantee`` and ``advice`` (sentences on the
+choice of epsilon, delta and method); infinite values are null.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hush.accounting import PldAccountant, RdpAccountant
+from hush.cli.advice import advice
 from hush.cli.json_values import plain
 from hush.cli.options import add_relation, add_unit_kind, unit_of
 from hush.cli.plot import check_plot_path, plot_plan
@@ -103,6 +105,7 @@ class PlannedTraining:
         rdp_epsilon: The epsilon that Renyi accounting states for it; infinite if it states none.
         rdp_noise_multiplier: The noise that the target needs by Renyi accounting; None if there is no target.
         epochs: Rows with ``epoch``, ``step``, ``epsilon`` and ``rdp_epsilon``.
+        advice: Sentences on the choice of epsilon, of delta and of the method.
     """
 
     run: RunPlan
@@ -111,6 +114,7 @@ class PlannedTraining:
     rdp_epsilon: float
     rdp_noise_multiplier: float | None
     epochs: list[dict[str, float]]
+    advice: list[str]
 
 
 def run(options: argparse.Namespace) -> None:
@@ -134,6 +138,19 @@ def planned_training(options: argparse.Namespace) -> PlannedTraining:
         rdp_epsilon=_rdp_epsilon(plan),
         rdp_noise_multiplier=None if options.epsilon is None else _rdp_noise(plan, options.epsilon),
         epochs=_curve(plan),
+        advice=_advice(plan),
+    )
+
+
+def _advice(plan: RunPlan) -> list[str]:
+    """Return sentences on the choices that the plan rests on."""
+    accountant = PldAccountant(relation=plan.training.relation, unit=plan.training.unit, accuracy=_COARSE_ACCURACY)
+    num_units = plan.training.num_units
+    return advice(
+        epsilon=plan.guarantee().epsilon,
+        delta=plan.training.delta,
+        num_units=num_units,
+        epsilon_at_square=accountant.compose(plan.charged_event()).epsilon(num_units**-2.0) if num_units > 1 else 0.0,
     )
 
 
@@ -230,6 +247,7 @@ def _as_json(plan: PlannedTraining) -> str:
             "rdp": {"epsilon": plain(plan.rdp_epsilon), "noise_multiplier": plan.rdp_noise_multiplier},
             "epochs": plain(plan.epochs),
             "guarantee": json.loads(plan.guarantee.to_json()),
+            "advice": plan.advice,
         },
         allow_nan=False,
     )
@@ -263,6 +281,9 @@ def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
         _comparison(plan),
         "",
         plan.guarantee.explain(),
+        "",
+        "Your choices (reasons: docs/choosing.md)",
+        *(f"  {line}" for line in plan.advice),
     ]
     return "\n".join(lines if plot is None else [*lines, "", f"Plot written to {plot}"])
 
