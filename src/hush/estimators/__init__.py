@@ -50,7 +50,6 @@ the only further dependency (``hush[estimators]``). diffprivlib is a peer in the
 `benchmarks/estimators_peers` explains why.
 """
 
-from hush.estimators.base.bounds import LearnBounds as LearnBounds
 from hush.estimators.base.networks import PrivateClassifier as PrivateClassifier
 from hush.estimators.base.networks import PrivateRegressor as PrivateRegressor
 from hush.estimators.base.users import OneRowPerUser as OneRowPerUser
@@ -90,6 +89,10 @@ from hush.estimators.selection.pipeline_guarantee import guarantee_of as guarant
 from hush.estimators.selection.splits import Folds as Folds
 from hush.estimators.selection.splits import HeldOut as HeldOut
 
+# isort: split
+# Public in `hush.statistics`.
+from hush.statistics import LearnBounds as LearnBounds
+
 __all__ = [
     "AnalyzeGauss",
     "BoltOnSGD",
@@ -99,7 +102,6 @@ __all__ = [
     "FunctionalMechanism",
     "FunctionalRegression",
     "HeldOut",
-    "LearnBounds",
     "LocalLinearRegression",
     "LocalNaiveBayes",
     "LocalRandomizer",

@@ -11,7 +11,7 @@ selected privately (a `Selection`).
 | order | `quantiles`, `median` by a `MedianMethod` |
 | tables | `histogram`, `contingency_table`, `top_k` |
 | vectors | `vector_mean`, `covariance` |
-| bounds | `approximate_bounds` |
+| bounds | `approximate_bounds`; `LearnBounds`, on a share of a statistic's epsilon |
 | noise | `LaplaceNoise`, `GaussianNoise` |
 | groups that are not public | a `Selection` |
 | results | `Estimate` |
@@ -37,6 +37,7 @@ The ideas of the package:
 
 from hush.statistics.approximate_bounds import approximate_bounds as approximate_bounds
 from hush.statistics.columns import EachRow as EachRow
+from hush.statistics.learned_bounds import LearnBounds as LearnBounds
 from hush.statistics.moments import describe as describe
 from hush.statistics.moments import mean as mean
 from hush.statistics.moments import std as std
@@ -63,6 +64,8 @@ from hush.statistics.bin_runs import BinRuns as BinRuns
 from hush.statistics.bounding import one_row_per_unit as one_row_per_unit
 from hush.statistics.columns import codes_of as codes_of
 from hush.statistics.even_bins import EvenBins as EvenBins
+from hush.statistics.learned_bounds import bins_plan as bins_plan
+from hush.statistics.learned_bounds import learned_bounds as learned_bounds
 from hush.statistics.limits import MAX_ROWS_PER_UNIT as MAX_ROWS_PER_UNIT
 from hush.statistics.limits import ContributionLimits as ContributionLimits
 from hush.statistics.limits import TotalLimits as TotalLimits
@@ -80,6 +83,7 @@ __all__ = [
     "Estimate",
     "GaussianNoise",
     "LaplaceNoise",
+    "LearnBounds",
     "MedianMethod",
     "Selection",
     "approximate_bounds",

@@ -220,10 +220,8 @@ class OccupiedBins(BoundsRule):
             plan: The noise on their counts.
             successes: The probability with which no empty bin passes, for each level.
         """
-        scale, noise = plan.block_scales[0], plan.noise
-        # Rounding noise to integers adds at most half a step.
-        thresholds = (_threshold(scale, histogram.size - 1, success, noise) + 0.5 for success in successes)
-        return cls(histogram, tuple(thresholds))
+        scale, num_empty, noise = plan.block_scales[0], histogram.size - 1, plan.noise
+        return cls(histogram, tuple(_whole_threshold(scale, num_empty, success, noise) for success in successes))
 
     def _levels(self) -> Sequence[float]:
         return self.thresholds
@@ -329,6 +327,16 @@ def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise
         noise: The kind of noise; Laplace if None.
     """
     return _threshold(noise_scale, 2 * check_count("num_bins", num_bins) - 1, success, noise)
+
+
+def _whole_threshold(noise_scale: float, num_empty: int, success: float, noise: NoiseKind) -> float:
+    """Return the smallest integer that the integer noise of all empty bins stays at or below, with this probability."""
+    if isinstance(noise, LaplaceNoise):
+        # P(discrete Laplace > k) = e^(-(k + 1) / b) / (1 + e^(-1 / b)); that of Laplace noise > t is e^(-t / b) / 2.
+        threshold = _threshold(noise_scale, num_empty, success, noise)
+        return math.ceil(threshold + noise_scale * math.log(2 / (1 + math.exp(-1 / noise_scale))) - 1)
+    # Noise rounded to the nearest integer exceeds k if it exceeds k + 1/2.
+    return math.ceil(_threshold(noise_scale, num_empty, success, noise) - 0.5)
 
 
 def _threshold(noise_scale: float, num_empty: int, success: float, noise: NoiseKind | None) -> float:

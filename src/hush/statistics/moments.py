@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hush.accounting.budget import Budget
-from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
+from hush.statistics.learned_bounds import LearnBounds, resolve_bounds
 from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind
@@ -38,7 +38,7 @@ def mean(
     values: Any,
     *,
     units: Any,
-    bounds: tuple[float, float],
+    bounds: tuple[float, float] | LearnBounds,
     rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
@@ -55,7 +55,7 @@ def mean(
 
     At most ``rows_per_unit`` random rows of a unit count in a group. Missing values (NaN) are left out. The mean of an
     empty group is somewhere within the bounds. The arguments are those of `count`, and ``bounds``: the range that each
-    value is clamped to. Choose it from public knowledge, or with `approximate_bounds`.
+    value is clamped to. Choose it from public knowledge, or pass `LearnBounds` to learn it on a share of epsilon.
 
     >>> from hush.randomness import TestSource
     >>> result = mean([20, 30, 40], units=[1, 2, 3], bounds=(0, 100), epsilon=1.0, source=TestSource(1))
@@ -95,7 +95,7 @@ def variance(
     values: Any,
     *,
     units: Any,
-    bounds: tuple[float, float],
+    bounds: tuple[float, float] | LearnBounds,
     rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
@@ -150,7 +150,7 @@ def std(
     values: Any,
     *,
     units: Any,
-    bounds: tuple[float, float],
+    bounds: tuple[float, float] | LearnBounds,
     rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
@@ -202,7 +202,7 @@ def describe(
     values: Any,
     *,
     units: Any,
-    bounds: tuple[float, float],
+    bounds: tuple[float, float] | LearnBounds,
     rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
@@ -279,11 +279,12 @@ def unit_weights(numbers: Floats, limits: tuple[float, float], steps: int, degre
 
 
 def _release_weights(
-    request: StatisticRequest, values: Any, bounds: tuple[float, float], *, degree: int
+    request: StatisticRequest, values: Any, bounds: tuple[float, float] | LearnBounds, *, degree: int
 ) -> tuple[Answer, float, tuple[float, float]]:
     """Release the totals of the weights; return them with the size of one step, and the checked bounds."""
-    limits = check_bounds(bounds)
-    numbers, steps = as_floats("values", values), request.steps()
+    numbers = as_floats("values", values)
+    request, limits = resolve_bounds(request, numbers, bounds)
+    steps = request.steps()
     contributions = request.bound(~np.isnan(numbers))
     totals = contributions.totals(unit_weights(numbers[contributions.rows], limits, steps, degree))
     block = Block.disjoint(request.limits.rows_per_unit * steps, columns=degree + 1)

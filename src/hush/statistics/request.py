@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Event
+from hush.accounting import ComposedEvent, Event
 from hush.errors import InvalidArgument, Unsupported, check_confidence, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
@@ -35,6 +35,21 @@ from hush.statistics.noise.selection import Selection
 _FIXED_POINT_BITS = 30  # 2^33 rows of that many bits add up without wrapping around
 _MIN_FIXED_POINT_BITS = 4
 _NOISE_BITS = 44  # noise of more steps than 2^44 is finer than anyone can use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedBounds:
+    """The bounds of one column that were learned before a release.
+
+    Attributes:
+        bounds: (lower, upper); both NaN if all bins are lost in the noise.
+        event: The cost of learning them.
+        epsilon: The epsilon of learning and of the release that follows, together.
+    """
+
+    bounds: tuple[float, float]
+    event: Event
+    epsilon: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +69,7 @@ class StatisticRequest:
         selection: How groups are selected; None for the default.
         confidence: The confidence of the intervals.
         source: The source of all randomness.
+        learned: The bounds that were learned on a share of the budget; None if they are public.
     """
 
     units: Codes
@@ -68,6 +84,7 @@ class StatisticRequest:
     selection: Selection | None
     confidence: float
     source: RandomSource
+    learned: LearnedBounds | None = None
 
     @property
     def groups_per_unit(self) -> int:
@@ -146,7 +163,16 @@ class StatisticRequest:
         chosen, keys = self.select(plan, num_units)
         guarantee, event = plan.claim(self.source, unit=self.unit)
         noisy = plan.noise.release(totals[chosen], self.source)
-        return Answer(noisy, plan.noise, keys, self.confidence, guarantee, event)
+        answer = Answer(noisy, plan.noise, keys, self.confidence, guarantee, event)
+        return answer if self.learned is None else self._with_learning(answer, plan, self.learned)
+
+    def _with_learning(self, answer: Answer, plan: ReleasePlan, learned: LearnedBounds) -> Answer:
+        """Return an answer whose cost includes that of its bounds."""
+        # Basic composition: it also holds for a release whose bounds come from the first one.
+        event = ComposedEvent((learned.event, plan.event))
+        method = f"{plan.noise.kind} noise on bounded contributions, within learned bounds"
+        guarantee, event_of_both = self.claim(event, learned.epsilon, plan.spent_delta, method)
+        return replace(answer, guarantee=guarantee, event=event_of_both, bounds=learned.bounds)
 
     def claim(self, event: Event, epsilon: float, delta: float, method: str) -> tuple[Guarantee, Event]:
         """Return the guarantee of a release by another mechanism, and its event for accountants."""
@@ -164,6 +190,7 @@ class Answer:
         confidence: The confidence of the intervals.
         guarantee: The guarantee of the release.
         event: The same for accountants.
+        bounds: The bounds that were learned; None if they are public, both NaN if they were lost in the noise.
     """
 
     totals: NDArray[np.int64]
@@ -172,6 +199,7 @@ class Answer:
     confidence: float
     guarantee: Guarantee
     event: Event
+    bounds: tuple[float, float] | None = None
 
     def block(self, index: int) -> Answer:
         """Return the columns of one block. The cost remains that of all blocks together."""
@@ -190,6 +218,8 @@ class Answer:
     ) -> Estimate:
         """Return an estimate: arrays with an entry per group; without groups, their only entry as a number."""
         arrays = (value, low, high)
+        if self.bounds is not None and math.isnan(self.bounds[0]):  # a function of noisy counts
+            arrays = tuple(np.full(np.shape(value), end) for end in (math.nan, -math.inf, math.inf))
         entries: tuple[Any, ...] = arrays if self.keys is not None else tuple(array[0].tolist() for array in arrays)
         return Estimate(
             value=entries[0],
@@ -200,6 +230,7 @@ class Answer:
             guarantee=self.guarantee,
             event=self.event,
             keys=self.keys,
+            bounds=self.bounds,
             parts=MappingProxyType(dict(parts or {})),
         )
 

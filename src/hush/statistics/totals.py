@@ -13,6 +13,7 @@ from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats, is_present
 from hush.statistics.distinct_values import distinct_totals
+from hush.statistics.learned_bounds import LearnBounds, resolve_bounds
 from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind
@@ -157,7 +158,7 @@ def sum(  # noqa: A001
     values: Any,
     *,
     units: Any,
-    bounds: tuple[float, float] | None = None,
+    bounds: tuple[float, float] | LearnBounds | None = None,
     total_bounds: tuple[float, float] | None = None,
     rows_per_unit: int = 1,
     epsilon: float,
@@ -175,7 +176,8 @@ def sum(  # noqa: A001
 
     Pass one of two kinds of bounds:
 
-    - ``bounds``: each row is clamped to them, and at most ``rows_per_unit`` random rows of a unit count in a group.
+    - ``bounds``: each row is clamped to them, or to those that `LearnBounds` learns, and at most ``rows_per_unit``
+      random rows of a unit count in a group.
     - ``total_bounds``: all rows of a unit count, and its sum in each group is clamped to them.
 
     Missing values (NaN) are left out. All other arguments are those of `count`.
@@ -212,9 +214,12 @@ def sum(  # noqa: A001
         confidence,
         source,
     )
-    lower, upper = check_bounds(total_bounds if bounds is None else bounds)
-    largest = max(abs(lower), abs(upper))
-    numbers, steps = as_floats("values", values), request.steps()
+    numbers = as_floats("values", values)
+    if bounds is None:
+        lower, upper = check_bounds(total_bounds)
+    else:
+        request, (lower, upper) = resolve_bounds(request, numbers, bounds)
+    largest, steps = max(abs(lower), abs(upper)), request.steps()
     contributions = request.bound(~np.isnan(numbers), sample_rows=bounds is not None)
     numbers = numbers[contributions.rows]
     # The bounds on the grid are rounded inwards, so the sensitivity is at most ``steps`` per row.

@@ -13,7 +13,6 @@ Bounds of features are learned by the scalers alone (`hush.estimators.moments.sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,53 +23,10 @@ from hush.estimators.base.estimator import Floats
 from hush.mechanisms import ExponentialMechanism
 from hush.numerics import round_down
 from hush.randomness import RandomSource
+from hush.statistics import LearnBounds
 
 # Candidates for a learned norm, from 1e-6 to 1e12. They must not depend on the data.
 _NORMS = 2.0 ** np.arange(-20, 40.25, 0.25)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnBounds:
-    """Learn bounds, or a clip norm, from the data with a share of the privacy budget.
-
-    Pass it instead of a public number if you do not know one. As ``data_norm`` of a linear model, it sets the clip norm
-    to about 2^(1/4) times the median norm of the rows. The exponential mechanism selects the median among the powers of
-    2^(1/4) from 1e-6 to 1e12, and longer rows are scaled down, as with a public norm. You need about
-    20 / (share * epsilon) rows. As ``bounds`` of a scaler, it learns the bounds of each feature from noisy counts on a
-    logarithmic grid.
-
-    Attributes:
-        share: Fraction of epsilon to spend on learning, in (0, 1).
-
-    Guarantee:
-        Learning is (share * epsilon)-differentially private when one row is added or removed, with delta = 0. The
-        estimator's own guarantee includes this cost.
-
-    Assumes:
-        Nothing about the data.
-
-    References:
-        Wilson et al. 2020 (bounds from noisy counts); Smith 2011 (a quantile by the exponential mechanism).
-
-    >>> import numpy as np
-    >>> from hush.estimators import PrivateLogisticRegression
-    >>> from hush.randomness import TestSource
-    >>> X = np.repeat([[3.0, 4.0], [-3.0, -4.0]], 500, axis=0)  # all rows have norm 5
-    >>> model = PrivateLogisticRegression(
-    ...     epsilon=5.0, data_norm=LearnBounds(share=0.2), classes=[0, 1], source=TestSource(1)
-    ... )
-    >>> 5 <= model.fit(X, np.repeat([1, 0], 500)).data_norm_ <= 5 * 2**0.5
-    True
-    """
-
-    share: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Check that the share is a fraction."""
-        if not check_positive("share", self.share) < 1:
-            raise InvalidArgument(
-                "share", self.share, "a number in (0, 1)", "The rest of epsilon pays for the model itself"
-            )
 
 
 _SCALE_FIRST = "This estimator cannot learn it. Put PrivateMinMaxScaler(bounds=LearnBounds(), ...) before it"

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_instance, check_positive
-from hush.estimators.base.bounds import LearnBounds, check_norm, event_with_norm, resolve_norm, split_epsilon
+from hush.estimators.base.bounds import check_norm, event_with_norm, resolve_norm, split_epsilon
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, blame_epsilon
 from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
 from hush.estimators.linear.method import LinearMethod, LinearRecipe, Problem
@@ -26,6 +26,7 @@ from hush.estimators.linear.objective import ObjectivePerturbation
 from hush.estimators.linear.sums import MAX_ROWS, clip_rows
 from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
+from hush.statistics import LearnBounds
 
 
 class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator, ABC):  # type: ignore[misc]

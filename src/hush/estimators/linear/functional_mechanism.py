@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from hush.accounting import ApproximateDPEvent, Event, SelfComposedEvent
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_positive
-from hush.estimators.base.bounds import LearnBounds, check_norm, event_with_norm, resolve_norm, split_epsilon
+from hush.estimators.base.bounds import check_norm, event_with_norm, resolve_norm, split_epsilon
 from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon
 from hush.estimators.base.networks import check_target_bounds
 from hush.estimators.linear.losses import LogisticLoss
@@ -26,6 +26,7 @@ from hush.estimators.linear.sums import MAX_ROWS, clip_rows, exact_products, tru
 from hush.mechanisms import Laplace
 from hush.numerics import quiet_numpy, round_down
 from hush.randomness import RandomSource
+from hush.statistics import LearnBounds
 
 _SLACK = 1e-7  # sums are exact; converting them to floats rounds by far less than this
 

@@ -6,5 +6,6 @@
 - `pca`, `covariance`: `PrivatePCA` and `PrivateCovariance`, by one of these methods.
 - `discriminant`, `naive_bayes`: classifiers from the moments of each class.
 - `density`: a histogram density.
-- `scalers`: `PrivateStandardScaler` and `PrivateMinMaxScaler`; they learn bounds with `log_bins`.
+- `scalers`: `PrivateStandardScaler` and `PrivateMinMaxScaler`; they learn bounds as statistics do
+  (`hush.statistics.LearnBounds`).
 """

@@ -6,6 +6,7 @@ not: they are your data in other units.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -15,13 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting import ComposedEvent, Event, events
 from hush.accounting.budget import Budget
-from hush.estimators.base.bounds import LearnBounds, check_bounds, feature_bounds
+from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon, check_width
-from hush.estimators.moments.log_bins import bins_plan, learned_bounds
 from hush.estimators.moments.moments import FixedPoint, class_totals, moments_plan, noisy_moments
 from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
-from hush.statistics import CalibratedPlan
+from hush.statistics import CalibratedPlan, LearnBounds, NoisePlan, bins_plan, learned_bounds
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
@@ -109,7 +109,7 @@ class PrivateStandardScaler(_Scaler):
         source = self._charge(_event(bounds_plan, self.n_features_in_, plan), spent=(float(self.epsilon), plan.delta))
         if bounds_plan is not None:
             # Tails are lost in the noise, and cutting them off would cost more than wider bounds do.
-            low, high = learned_bounds(rows, bounds_plan, source)
+            low, high = _learned(rows, bounds_plan, source)
             bounds = low - (high - low) / 2, high + (high - low) / 2
         assert bounds is not None
         self.bounds_ = lower, upper = bounds
@@ -208,7 +208,7 @@ class PrivateMinMaxScaler(_Scaler):
         spent = (float(self.epsilon) if bounds_plan else 0.0, 0.0)
         source = self._charge(_event(bounds_plan, self.n_features_in_), spent=spent)
         if bounds_plan is not None:
-            bounds = learned_bounds(rows, bounds_plan, source)
+            bounds = _learned(rows, bounds_plan, source)
         assert bounds is not None
         self.data_min_, self.data_max_ = bounds
         self.data_range_ = self.data_max_ - self.data_min_
@@ -235,6 +235,19 @@ class PrivateMinMaxScaler(_Scaler):
         check_is_fitted(self)
         rows: Floats = (check_width("X", X, self.n_features_in_) - self.min_) / self.scale_
         return rows
+
+
+def _learned(rows: Floats, plan: NoisePlan, source: RandomSource) -> tuple[Floats, Floats]:
+    """Return the learned bounds of each feature; -1 and 1 where they are lost in noise, with a warning."""
+    bounds = learned_bounds(rows, plan, source)
+    unknown = np.isnan(bounds[:, 0])
+    if unknown.any():  # a function of the noisy counts, so the warning reveals no more than the bounds do
+        warnings.warn(
+            f"the bounds of {unknown.sum()} of {len(unknown)} features are lost in noise, and set to -1 and 1: "
+            "declare them, or use a larger epsilon or share",
+            stacklevel=3,
+        )
+    return np.where(unknown, -1.0, bounds[:, 0]), np.where(unknown, 1.0, bounds[:, 1])
 
 
 def _bounds_plan(epsilon: float, num_features: int) -> CalibratedPlan:

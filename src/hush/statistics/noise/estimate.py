@@ -39,6 +39,8 @@ class Estimate:
         guarantee: The guarantee of the release, for all of its parts together.
         event: The same for accountants.
         keys: The group of each entry; None without groups.
+        bounds: The bounds that were learned (`LearnBounds`), to which values were clamped; both NaN if they were lost
+            in the noise, and then so are all values. None if bounds were passed.
         parts: Other statistics that the same release contains, at no further cost and under the same guarantee.
         receipt: The cost of the release and the rest of the budget; None without a ledger.
     """
@@ -51,6 +53,7 @@ class Estimate:
     guarantee: Guarantee
     event: Event
     keys: tuple[Any, ...] | None = None
+    bounds: tuple[float, float] | None = None
     parts: Mapping[str, Estimate] = field(default_factory=lambda: _NO_PARTS)
     receipt: Receipt | None = field(default=None, compare=False)
 
