@@ -150,10 +150,10 @@ def test_no_contribution_exceeds_its_target(clipping: Clipping, scale: float) ->
     assert bool((twin * bounds_of(norms) > targets).any())
 
 
-def test_norms_are_those_of_all_groups_together() -> None:
+def test_norms_are_those_of_the_groups() -> None:
     norms = SquaredNorms(torch.tensor([[9.0], [16.0]], dtype=torch.float64))
-    _, total_norms = clip_factors(norms, torch.ones(1), Flat(1.0), [1.0, 1.0], 2.0)
-    assert total_norms.tolist() == [2.5]
+    _, group_norms = clip_factors(norms, torch.ones(1), Flat(1.0), [1.0, 1.0], 2.0)
+    assert group_norms.tolist() == [[1.5], [2.0]]
 
 
 def test_examples_that_are_not_finite_or_not_chosen_have_factor_0() -> None:
@@ -161,10 +161,11 @@ def test_examples_that_are_not_finite_or_not_chosen_have_factor_0() -> None:
     chosen = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0])
     factors, norms = clip_factors(SquaredNorms(squares), chosen, Flat(0.5), [0.5], 1.0)
     assert factors.tolist() == [[0.5, 0, 0, 0, 0]]
-    assert norms.isnan().tolist() == [False, True, True, True, False]
+    assert norms.isnan().tolist() == [[False, True, True, True, False]]
     two_groups = SquaredNorms(torch.tensor([[1.0, 1.0], [torch.nan, 1.0]], dtype=torch.float64))
     factors, norms = clip_factors(two_groups, torch.ones(2), Flat(1.0, PerLayer()), [1.0, 1.0], 1.0)
     assert factors.tolist() == [[0, 1], [0, 1]], "not finite in one group: left out of all"
+    assert norms.isnan().tolist() == [[True, False], [True, False]]
 
 
 def test_the_slack_is_constant_and_what_it_does_not_cover_is_refused() -> None:

@@ -28,8 +28,9 @@ from hush.training import (
     privatize,
 )
 from hush.training.noise.integer_gaussian import integer_gaussian
+from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.engine import GradientEngine
-from hush.training.plan.clipping import Together
+from hush.training.plan.clipping import MovedGroups, Together
 from training.models import BATCH, MODELS, losses
 
 CLIPPINGS: dict[str, Any] = {
@@ -229,6 +230,83 @@ def test_adaptive_runs_resume() -> None:
     second = adaptive_run(9, clipping=Adaptive(0.1), num_steps=8)
     second.load_state_dict(first.state_dict())
     assert train(second) == norms[3:]
+
+
+def sum_of(model: nn.Module, batch: tuple[Tensor, Tensor], clipping: Clipping) -> ClippedSum:
+    engine = GradientEngine(model)
+    engine.begin(len(batch[0]))
+    engine.backward(nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none"))
+    total = engine.clipped_sum(clipping)
+    engine.detach()
+    return total
+
+
+def layered_run(seed: int, **settings: Any) -> PrivateTraining:
+    """Two layers whose gradients differ in length by a factor of about 50."""
+    torch.manual_seed(8)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+    with torch.no_grad():
+        model[1].weight.mul_(0.02)
+    chosen: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 60, "batch_size": 200} | settings
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    return privatize(model, optimizer, adaptive_data(), source=TestSource(seed), **chosen)
+
+
+def test_every_layer_finds_its_quantile() -> None:
+    private = layered_run(3, clipping=Adaptive(0.5, PerLayer(), rate=0.4))
+    history = []
+    for x, y in private.loader:
+        private.step(nn.functional.cross_entropy(private.model(x), y, reduction="none"))
+        assert isinstance(private.clipping.groups, MovedGroups)
+        history.append(private.clipping.groups.thresholds)
+        # What a contribution is clipped to, and the noise is scaled to, is the length of all thresholds together.
+        assert private.clipping.clip_norm == pytest.approx(math.hypot(*history[-1]))
+    thresholds = [statistics.median(layer) for layer in zip(*history[-30:], strict=True)]
+    assert thresholds[1] > 20 * thresholds[0]
+    total = sum_of(private.close(), adaptive_data(), Flat(1.0, PerLayer()))
+    assert total.group_norms is not None
+    for norms, threshold in zip(total.group_norms, thresholds, strict=True):
+        # Fixed key. The noise on a share is 0.07 in each of the 30 steps.
+        assert abs(float((norms <= threshold).float().mean()) - 0.5) < 0.12
+
+
+def test_moved_groups_resume() -> None:
+    def thresholds(private: PrivateTraining, until: int = 99) -> list[Any]:
+        train(private, until)
+        return [private.clipping.clip_norm, private.clipping.groups]
+
+    settings: dict[str, Any] = {"clipping": Adaptive(0.1, PerLayer()), "num_steps": 6}
+    uninterrupted = thresholds(layered_run(4, **settings))
+    first, second = layered_run(4, **settings), layered_run(9, **settings)
+    thresholds(first, 3)
+    second.load_state_dict(first.state_dict())
+    assert thresholds(second) == uninterrupted
+
+
+def test_layers_that_are_frozen_during_a_run_are_refused() -> None:
+    private = layered_run(4, clipping=Adaptive(0.1, PerLayer()), num_steps=3)
+    train(private, 1)
+    private.model[0].requires_grad_(False)  # type: ignore[index]
+    with pytest.raises(InvalidArgument, match="groups"):
+        train(private)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_clipping_by_moved_groups_bounds_the_sum(*, moved: bool) -> None:
+    clipping: Any = Adaptive(0.3, PerLayer())
+    if moved:
+        clipping = clipping.moved([0.0, 1.0], [0.6, 0.8]).moved([3.0, -2.0], [0.5, 0.8])
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+    for example in range(20):
+        x, y = (tensor[example : example + 1] for tensor in adaptive_data())
+        total = sum_of(model, (100 * x, y), clipping)
+        length = torch.cat([value.flatten() for value in total.gradients.values()]).norm()
+        assert float(length) <= clipping.clip_norm
+        shares = clipping.groups.of({"0.weight": 24, "0.bias": 4, "1.weight": 12, "1.bias": 3})[1]
+        for layer, share in enumerate(shares):
+            parts = [value.flatten() for name, value in total.gradients.items() if name.startswith(str(layer))]
+            assert float(torch.cat(parts).norm()) <= clipping.clip_norm * share
 
 
 def test_numbers_are_checked() -> None:

@@ -45,6 +45,7 @@ CLIPPINGS = [
     Normalized(0.5),
     Global(0.5, threshold=3.0),
     Adaptive(0.5),
+    Adaptive(0.5, PerLayer()),
 ]
 
 

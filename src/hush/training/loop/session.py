@@ -37,8 +37,14 @@ from hush.training.loop.batches import Batches
 from hush.training.loop.keys import RunKeys
 from hush.training.loop.optimizer_checks import check_optimizer, check_optimizers
 from hush.training.loop.payment import Payment
+from hush.training.loop.unclipped_counts import (
+    count_unclipped,
+    group_shares,
+    moved_thresholds,
+    noisy_counts,
+    restored_clipping,
+)
 from hush.training.loop.update import Ball, Updater
-from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.noise.noise_grid import NoiseGrid
 from hush.training.noise.stream import NoiseStream
 from hush.training.plan.clipping import Adaptive, Clipping
@@ -153,7 +159,8 @@ class PrivateTraining:
         self._totals: dict[str, Tensor] = {}
         self._current: PhysicalBatch | None = None
         self._position = 0
-        self._unclipped: Tensor | float = 0.0  # the number of unclipped examples, minus half of all examples
+        # For each clipping group, the number of unclipped examples, minus half of all examples.
+        self._unclipped: Tensor | float = 0.0
         self._random: list[Tensor] = []  # the states of torch's generators at the beginning of the step
         factor = plan.factor()
         self._recursion = None if factor is None else factor.recursion
@@ -187,7 +194,9 @@ class PrivateTraining:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
         clipped = self._sums(losses, batch, self._clipping_of(self.steps_taken), step=self.steps_taken)
         if isinstance(self.clipping, Adaptive):
-            self._count_unclipped(clipped.norms, to_device(batch.weights, clipped.norms.device))
+            clip_norm, shares = self.clipping.clip_norm, group_shares(self.model, self.clipping)
+            weights = to_device(batch.weights, clipped.norms.device)
+            self._unclipped = self._unclipped + count_unclipped(clipped, weights, [clip_norm * s for s in shares])
         for name, value in clipped.gradients.items():
             # In double precision, as each of them: in single precision, one example could change how all others round.
             if name in self._totals:
@@ -199,11 +208,6 @@ class PrivateTraining:
         if batch.ends:
             self._update()
         return Step(self.steps_taken, batch.ends)
-
-    def _count_unclipped(self, norms: Tensor, weights: Tensor) -> None:
-        """Count the contributions that were short enough, each as +1/2 or -1/2: one moves the count by 1/2 only."""
-        signs = torch.where(norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(norms.isnan(), 0.0)
-        self._unclipped = self._unclipped + (signs * weights).sum(dtype=torch.float64)
 
     def _clipping_of(self, step: int) -> Clipping:
         """Return the clipping of a step, with the schedule applied. The noise scales with its clip norm."""
@@ -260,6 +264,7 @@ class PrivateTraining:
             "recursion": repr(self._recursion),
             "owners": self._batches.owners,
             "clip_norm": self.clipping.clip_norm,
+            "thresholds": moved_thresholds(self.clipping),
             "assumptions": self._assumptions,
             "turn": 1 if self._payment is None else self._payment.turn,
             "model": copy.deepcopy(self.model.state_dict()),
@@ -303,7 +308,7 @@ class PrivateTraining:
         self.model.load_state_dict(state["model"])
         for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
-        self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
+        self.clipping = restored_clipping(self.plan.clipping, state["clip_norm"], state.get("thresholds"))
         self._assumptions = tuple(state["assumptions"])
         is_test = "test randomness" in self._assumptions
         self._keys = RunKeys(state["keys"]).resumed(self.steps_taken, renew=not is_test)
@@ -358,22 +363,15 @@ class PrivateTraining:
         if isinstance(clipping, Adaptive):
             noise_multiplier, batch_size = plan.setting(step)
             count_noise = clipping.noise_on_count(noise_multiplier, batch_size)
-            noisy_count = self._noisy_count(self._key_for("noise of the count", step), step, unclipped, count_noise)
-            self.clipping = clipping.moved(noisy_count / batch_size + 0.5)
+            shares, count_key = group_shares(self.model, clipping), self._key_for("noise of the count", step)
+            counts = noisy_counts(count_key, step, unclipped, count_noise, len(shares))
+            self.clipping = clipping.moved([count / batch_size + 0.5 for count in counts], shares)
         grid = self._grid(step, clipping.clip_norm)
         self._updater(key, step, totals, grid, plan.divisor(step), self._noise_stream())
         if self._projection is not None:
             self._projection.project(self.model.parameters())
         if self._payment is not None and self.steps_taken == plan.num_steps:
             self._payment.settle(self.steps_taken)
-
-    @staticmethod
-    def _noisy_count(key: bytes, step: int, count: Tensor | float, stddev: float) -> float:
-        """Return a count of halves with noise, on a grid that has the halves: rounding to it changes nothing."""
-        grid = NoiseGrid.of_sum(clip_norm=0.5, stddev=stddev, size=1)
-        noise = integer_gaussian(key, step, 1, stddev=grid.stddev)
-        exact = torch.as_tensor(count, dtype=torch.float64, device="cpu").view(1)
-        return float(grid.noisy(exact, noise, 1.0, torch.empty(1, dtype=torch.float64)))
 
     def _grid(self, step: int, clip_norm: float) -> NoiseGrid:
         """Return the grid of a step's noisy sum, from public numbers."""

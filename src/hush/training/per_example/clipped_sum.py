@@ -3,7 +3,7 @@
 tap values  what the backward pass returned for each tap
 pieces      for each parameter, the gradients of disjoint parts of it, with all uses added up (`merged`)
 norms       squared norms of all pieces together, by clipping group
-factors     clip factors [groups, B], and the norm of each example's whole gradient
+factors     clip factors and norms [groups, B]
 sums        for each parameter, the sum over examples of factor times gradient, in fp64 throughout
 """
 
@@ -41,6 +41,7 @@ class ClippedSum:
             thousands of others are rounded.
         norms: Each example's norm before clipping. It is NaN for an example that is not finite; such an example
             contributes a zero gradient.
+        group_norms: The norms of its parts in each clipping group, [groups, B]; None where gradients have no groups.
 
     Example:
         >>> from hush.training import clipped_sum
@@ -53,6 +54,7 @@ class ClippedSum:
 
     gradients: dict[str, Tensor]
     norms: Tensor
+    group_norms: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class ClipTargets:
 def clip_and_sum(
     params: list[ParameterUses], clip: ClipTargets, values: list[Tensor], chosen: Tensor, *, rows: int = 1
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the clipped sum of each parameter, and the norm of each contribution.
+    """Return the clipped sum of each parameter, and the norms [groups, B] of the contributions.
 
     A contribution that is not finite has norm NaN and adds nothing. On a CPU, sums are first computed as if all were
     finite, and again without the bad ones if there are any. On a GPU that would mean waiting for the device; there,
@@ -133,7 +135,7 @@ def clip_and_sum(
     terms = max((gradient.terms for param_pieces in pieces for gradient, _ in param_pieces), default=0)
     refuse_too_many(terms, clip.num_summed or len(chosen))
     sums, norms = _sums(params, pieces, clip, chosen)
-    if not norms.is_cuda and bool((bad := norms.isnan()).any()):
+    if not norms.is_cuda and bool((bad := norms.isnan().any(0)).any()):
         pieces = [[(gradient.without(bad), part) for gradient, part in param_pieces] for param_pieces in pieces]
         sums, _ = _sums(params, pieces, clip, chosen * ~bad)
     return sums, norms
@@ -166,7 +168,7 @@ def _sums(
 
 
 def _factors(gradients: list[Gradient], groups: list[int], clip: ClipTargets, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return clip factors [groups, B], and the norm of each example's whole gradient."""
+    """Return clip factors and norms [groups, B]."""
     grouped = list(zip(gradients, groups, strict=True))
     dense = [(values, group) for gradient, group in grouped if (values := gradient.dense) is not None]
     num_groups, size = len(clip.targets), len(chosen)

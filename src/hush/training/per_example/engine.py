@@ -382,7 +382,8 @@ class GradientEngine:
                 for name, param_uses in uses.items()
             ]
             sums, norms = self._sums(params, clip, gradients, ones.to(dtype), rows)
-        return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
+        whole_norms = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(norms, dim=0)
+        return ClippedSum(dict(zip(uses, sums, strict=True)), whole_norms, norms)
 
     def _sums(
         self, params: list[ParameterUses], clip: ClipTargets, gradients: list[Any], chosen: Tensor, rows: int

@@ -257,7 +257,7 @@ def _parts(rows: Tensor, width: int) -> list[slice]:
 def clip_factors(
     norms: SquaredNorms, chosen: Tensor, clipping: Clipping, targets: list[float], scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return clip factors [groups, B], and the norm [B] of each example's whole gradient.
+    """Return clip factors [groups, B], and the norm [groups, B] of each example's gradient in each group.
 
     Args:
         norms: Squared norms [groups, B] of gradients that are ``scale`` times too large.
@@ -267,12 +267,13 @@ def clip_factors(
         scale: The factors and the returned norms are corrected for this.
 
     Returns:
-        Factors and norms. An example that is not finite has factors 0 and norm NaN.
+        Factors and norms. An example that is not finite has factors 0 and norms NaN.
     """
     if norms.squares.is_cuda and len(targets) == 1 and type(clipping) in (Flat, Adaptive):
         from hush.training.kernels.sums_cuda import factors as factors_on_gpu
 
-        return factors_on_gpu(norms.squares, norms.doubt, norms.rounding, chosen, targets[0], scale)
+        factors, single = factors_on_gpu(norms.squares, norms.doubt, norms.rounding, chosen, targets[0], scale)
+        return factors, single.unsqueeze(0)
     squares = norms.squares.clamp_min(0)
     # `squares` was clamped: inner products that cancel may come out below 0.
     bounds = squares.sqrt() if norms.doubt is None else (squares + norms.doubt).sqrt()
@@ -282,8 +283,8 @@ def clip_factors(
     group_targets = constant(tuple(targets), bounds.dtype, bounds.device).unsqueeze(1)
     factors = torch.where(finite, clipping.factors(bounds, group_targets), 0.0) / scale
     factors = torch.where(factors >= _SMALLEST_FACTOR, factors, 0.0)
-    example_norms = (squares.sum(0).sqrt() / scale).masked_fill(~finite, torch.nan)
-    return factors * chosen, example_norms.to(chosen.dtype)
+    group_norms = (squares.sqrt() / scale).masked_fill(~finite, torch.nan)
+    return factors * chosen, group_norms.to(chosen.dtype)
 
 
 def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_groups: int, size: int) -> SquaredNorms:

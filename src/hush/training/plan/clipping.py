@@ -110,6 +110,31 @@ class ByName(Groups):
         return group_indices, _shares([weights[prefix] for prefix in used])
 
 
+@dataclass(frozen=True, slots=True)
+class MovedGroups(Groups):
+    """The groups of another rule, with thresholds of their own: those that `Adaptive` has moved.
+
+    Attributes:
+        base: The rule.
+        thresholds: The largest norm of each group's part of a contribution.
+
+    >>> groups, shares = MovedGroups(PerLayer(), (3.0, 4.0)).of({"0.weight": 6, "0.bias": 3, "1.weight": 3})
+    >>> groups, [round(share, 6) for share in shares]
+    ([0, 0, 1], [0.6, 0.8])
+    """
+
+    base: Groups
+    thresholds: tuple[float, ...]
+
+    def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
+        group_indices, shares = self.base.of(sizes)
+        if len(shares) != len(self.thresholds):
+            raise InvalidArgument(
+                "groups", len(shares), f"{len(self.thresholds)} groups, as before", "Freeze no layer during the run"
+            )
+        return group_indices, _shares([threshold**2 for threshold in self.thresholds])
+
+
 def _shares(weights: list[float]) -> list[float]:
     """Return shares whose squares are proportional to the weights and add up to at most 1."""
     total = sum(weights)
@@ -249,27 +274,36 @@ class Global(Clipping):
 
 @dataclass(frozen=True, slots=True)
 class Adaptive(Clipping):
-    """Flat clipping whose clip norm follows a quantile of the gradient norms.
+    """Flat clipping whose clip norm follows a quantile of the gradient norms; with groups, layer by layer.
 
     After each step the clip norm is multiplied by exp(-rate (b - quantile)), where b is a noisy fraction of the
     examples that were not clipped. To get b, the run releases the number of unclipped examples minus half of all
     examples. An example moves that number by 1/2, so noise of standard deviation s on it has noise multiplier 2 s.
 
-    The plan's noise multiplier z covers the clipped sum and this count together: the sum gets
+    With K groups, such as `PerLayer`, each has a threshold that follows the quantile of its own norms. A contribution
+    then has a norm of at most the root of the thresholds' squares, which is ``clip_norm``, and the noise of all
+    parameters scales with it. An example moves all K counts, by a vector of length sqrt(K) / 2, so each gets noise of
+    standard deviation sqrt(K) s: together they cost what a single one would. Thresholds are functions of noisy counts.
+
+    The plan's noise multiplier z covers the clipped sum and these counts together: the sum gets
     (z^-2 - (2 s)^-2)^(-1/2).
 
     Attributes:
-        clip_norm: The initial clip norm.
+        clip_norm: The initial clip norm. Groups begin with their shares of it.
         quantile: The target fraction of examples that are not clipped.
         rate: How fast the clip norm moves.
         count_noise: The standard deviation s. By default a twentieth of the batch size, or 2 z if that is more.
 
     References:
-        Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1 and Theorem 1.
+        Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1 and Theorem 1, and for
+        layers section 2.2, with the counts of all layers as one Gaussian release.
 
     >>> clipping = Adaptive(clip_norm=1.0, quantile=0.5, rate=0.2)
-    >>> round(clipping.moved(1.0).clip_norm, 3)  # no example was clipped: the clip norm falls
+    >>> round(clipping.moved([1.0], [1.0]).clip_norm, 3)  # no example was clipped: the clip norm falls
     0.905
+    >>> by_layer = Adaptive(clip_norm=1.0, groups=PerLayer()).moved([1.0, 0.0], [0.6, 0.8])
+    >>> [round(threshold, 3) for threshold in by_layer.groups.thresholds], round(by_layer.clip_norm, 3)
+    ([0.543, 0.884], 1.037)
     """
 
     quantile: float = 0.5
@@ -307,10 +341,22 @@ class Adaptive(Clipping):
             )
         return float(precision**-0.5)
 
-    def moved(self, share: float) -> Adaptive:
-        """Return the clipping for the next step, given a noisy fraction of the examples that were not clipped."""
+    def moved(self, unclipped: Sequence[float], shares: Sequence[float]) -> Adaptive:
+        """Return the clipping for the next step.
+
+        Args:
+            unclipped: For each group, a noisy fraction of the examples that were not clipped.
+            shares: Each group's share of the clip norm in the step that is over.
+        """
+        thresholds = [self._moved(self.clip_norm * share, b) for share, b in zip(shares, unclipped, strict=True)]
+        if len(thresholds) == 1:
+            return replace(self, clip_norm=thresholds[0])
+        base = self.groups.base if isinstance(self.groups, MovedGroups) else self.groups
+        clip_norm = min(max(math.hypot(*thresholds), 1e-12), 1e12)
+        return replace(self, clip_norm=clip_norm, groups=MovedGroups(base, tuple(thresholds)))
+
+    def _moved(self, threshold: float, unclipped: float) -> float:
         # Noise can carry the fraction far outside [0, 1]. Bounding it keeps one unlucky draw from ruining the run.
-        bounded = min(max(share, -2.0), 3.0)
+        bounded = min(max(unclipped, -2.0), 3.0)
         # Geometric updates (Andrew et al. 2021): they reach any scale in few steps.
-        clip_norm = self.clip_norm * math.exp(-self.rate * (bounded - self.quantile))
-        return replace(self, clip_norm=min(max(clip_norm, 1e-12), 1e12))
+        return min(max(threshold * math.exp(-self.rate * (bounded - self.quantile)), 1e-12), 1e12)
