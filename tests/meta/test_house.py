@@ -31,6 +31,12 @@ PUBLIC_MODULES = {
     "hush.lab.divergence",
     "hush.lab.extraction",
     "hush.lab.histogram",
+    "hush.lab.lessons",
+    "hush.lab.lessons.graphs",
+    "hush.lab.lessons.langevin",
+    "hush.lab.lessons.local_sensitivity",
+    "hush.lab.lessons.top_counts",
+    "hush.lab.lessons.utility",
     "hush.lab.ntk",
     "hush.lab.radius",
     "hush.lab.ratios",
@@ -212,7 +218,14 @@ def test_pages_import_public_modules_only() -> None:
 def test_public_modules_resolve_from_the_root(name: str) -> None:
     if name in ("hush.__main__", "hush.lazy_loading", "hush.version", "hush.numerics", "hush.strict_json"):
         return
-    if name in ("hush.training", "hush.training.scattering", "hush.lab.ntk", "hush.audit.training", "hush.runs"):
+    if name in (
+        "hush.training",
+        "hush.training.scattering",
+        "hush.lab.ntk",
+        "hush.lab.lessons.utility",
+        "hush.audit.training",
+        "hush.runs",
+    ):
         pytest.importorskip("torch")
     value: Any = importlib.import_module("hush")
     for part in name.split(".")[1:]:

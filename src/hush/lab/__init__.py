@@ -15,9 +15,8 @@ costs.
 - ``hush.lab.ratios``: approximate confidence bounds on a ratio of two rates, to compare with other packages.
 - ``hush.lab.ntk``: how clipping and noise affect the convergence of training, studied with the neural tangent kernel;
   needs ``hush[torch]``. Run ``python examples/ntk_laboratory.py`` for a tour.
-- ``hush.lab.utility``: the excess risk that a plan promises for convex losses, and the one that it reaches.
-  ``hush.lab.langevin``: noisy Langevin sampling, and what its last iterate alone reveals. Both rest on constants of the
-  loss that hush cannot check, so they are not part of ``hush.training``.
+- ``hush.lab.lessons``: ideas of lecture notes, made executable: local sensitivity and its counter-example, triangles of
+  graphs, SVT against the exponential mechanism, utility bounds of training plans, Langevin sampling.
 """
 
 from typing import TYPE_CHECKING
@@ -32,14 +31,13 @@ if TYPE_CHECKING:
     from hush.lab import divergence as divergence
     from hush.lab import extraction as extraction
     from hush.lab import histogram as histogram
-    from hush.lab import langevin as langevin
+    from hush.lab import lessons as lessons
     from hush.lab import ntk as ntk
     from hush.lab import radius as radius
     from hush.lab import ratios as ratios
     from hush.lab import reconstruction as reconstruction
     from hush.lab import slicing as slicing
     from hush.lab import trained_attacks as trained_attacks
-    from hush.lab import utility as utility
 else:  # a type checker that saw this would take every misspelt name for a module
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -52,14 +50,13 @@ else:  # a type checker that saw this would take every misspelt name for a modul
                 "divergence",
                 "extraction",
                 "histogram",
-                "langevin",
+                "lessons",
                 "ntk",
                 "radius",
                 "ratios",
                 "reconstruction",
                 "slicing",
                 "trained_attacks",
-                "utility",
             )
         ),
     )
@@ -72,12 +69,11 @@ __all__ = [
     "divergence",
     "extraction",
     "histogram",
-    "langevin",
+    "lessons",
     "ntk",
     "radius",
     "ratios",
     "reconstruction",
     "slicing",
     "trained_attacks",
-    "utility",
 ]

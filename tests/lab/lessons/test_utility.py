@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.lab.utility import ConvexProblem, measured_excess, promised_excess
+from hush.lab.lessons.utility import ConvexProblem, measured_excess, promised_excess
 from hush.randomness import TestSource
 from hush.training import (
     Adaptive,

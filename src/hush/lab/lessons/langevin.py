@@ -36,8 +36,8 @@ def last_iterate_rho(
     """Return rho of zero-concentrated privacy for the last iterate of noisy gradient descent on all records.
 
     A step moves two iterates that start z apart at most ``contraction * z + shift`` apart, and its noise can hide a
-    part b of that at a cost of b^2 / (2 s^2). The bound is the cheapest way to hide everything within the last k steps, from
-    iterates that are a diameter apart, or from the common start; for the best k.
+    part b of that at a cost of b^2 / (2 s^2). The bound is the cheapest way to hide everything within the last k steps,
+    from iterates that are a diameter apart, or from the common start; for the best k.
 
     >>> settings = {"shift": 0.02, "noise_stddev": 0.1}
     >>> for num_steps in (10, 1000, 100_000):  # composition, convex on a ball, strongly convex
@@ -61,8 +61,8 @@ def last_iterate_rho(
 
     Assumes:
         A step is a contraction (checked here: a factor above 1 is refused). Its constants are true for every dataset,
-        all records take part in every step, nothing is cut off by clipping, both runs start at the same public point, and
-        earlier iterates stay secret (the caller's duty).
+        all records take part in every step, nothing is cut off by clipping, both runs start at the same public point,
+        and earlier iterates stay secret (the caller's duty).
 
     References:
         Feldman, Mironov, Talwar & Thakurta 2018 (shifted divergences); Altschuler & Talwar 2022, Theorem 3.1 (the

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from hush.errors import InvalidArgument
-from hush.lab.langevin import last_iterate_rho, sample_posterior
+from hush.lab.lessons.langevin import last_iterate_rho, sample_posterior
 
 
 @pytest.mark.parametrize("contraction", [0.0, 0.3, 0.9, 0.999, 1.0])
