@@ -17,10 +17,10 @@ from hush.ledger import Ledger
 from hush.randomness import TestSource
 from hush.statistics import EachRow, LaplaceNoise, LearnBounds, approximate_bounds, describe, mean, std, variance
 from hush.statistics import sum as sum_
-from hush.statistics.learned_bounds import BINS, bins_plan, learned_bounds, resolve_bounds
+from hush.statistics.approximate_bounds import BINS, bins_plan, learned_bounds, resolve_bounds
 from hush.statistics.request import checked_request
 
-learned_bounds_module = sys.modules["hush.statistics.learned_bounds"]  # the package has a function of this name
+learned_bounds_module = sys.modules["hush.statistics.approximate_bounds"]  # the package has a function of this name
 
 
 def test_counts_in_bins() -> None:

@@ -35,9 +35,9 @@ The ideas of the package:
   finds closer ones.
 """
 
+from hush.statistics.approximate_bounds import LearnBounds as LearnBounds
 from hush.statistics.approximate_bounds import approximate_bounds as approximate_bounds
 from hush.statistics.columns import EachRow as EachRow
-from hush.statistics.learned_bounds import LearnBounds as LearnBounds
 from hush.statistics.moments import describe as describe
 from hush.statistics.moments import mean as mean
 from hush.statistics.moments import std as std
@@ -60,12 +60,12 @@ from hush.statistics.vectors import vector_mean as vector_mean
 
 # isort: split
 # Shared inside hush, not public.
+from hush.statistics.approximate_bounds import bins_plan as bins_plan
+from hush.statistics.approximate_bounds import learned_bounds as learned_bounds
 from hush.statistics.bin_runs import BinRuns as BinRuns
 from hush.statistics.bounding import one_row_per_unit as one_row_per_unit
 from hush.statistics.columns import codes_of as codes_of
 from hush.statistics.even_bins import EvenBins as EvenBins
-from hush.statistics.learned_bounds import bins_plan as bins_plan
-from hush.statistics.learned_bounds import learned_bounds as learned_bounds
 from hush.statistics.limits import MAX_ROWS_PER_UNIT as MAX_ROWS_PER_UNIT
 from hush.statistics.limits import ContributionLimits as ContributionLimits
 from hush.statistics.limits import TotalLimits as TotalLimits

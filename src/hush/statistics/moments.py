@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hush.accounting.budget import Budget
 from hush.randomness import RandomSource
+from hush.statistics.approximate_bounds import LearnBounds, resolve_bounds
 from hush.statistics.columns import as_floats
-from hush.statistics.learned_bounds import LearnBounds, resolve_bounds
 from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind

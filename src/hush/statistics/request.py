@@ -38,7 +38,7 @@ _NOISE_BITS = 44  # noise of more steps than 2^44 is finer than anyone can use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedBounds:
+class ColumnBounds:
     """The bounds of one column that were learned before a release.
 
     Attributes:
@@ -84,7 +84,7 @@ class StatisticRequest:
     selection: Selection | None
     confidence: float
     source: RandomSource
-    learned: LearnedBounds | None = None
+    learned: ColumnBounds | None = None
 
     @property
     def groups_per_unit(self) -> int:
@@ -166,7 +166,7 @@ class StatisticRequest:
         answer = Answer(noisy, plan.noise, keys, self.confidence, guarantee, event)
         return answer if self.learned is None else self._with_learning(answer, plan, self.learned)
 
-    def _with_learning(self, answer: Answer, plan: ReleasePlan, learned: LearnedBounds) -> Answer:
+    def _with_learning(self, answer: Answer, plan: ReleasePlan, learned: ColumnBounds) -> Answer:
         """Return an answer whose cost includes that of its bounds."""
         # Basic composition: it also holds for a release whose bounds come from the first one.
         event = ComposedEvent((learned.event, plan.event))

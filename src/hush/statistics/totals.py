@@ -11,9 +11,9 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
 from hush.numerics import check_bounds
 from hush.randomness import RandomSource
+from hush.statistics.approximate_bounds import LearnBounds, resolve_bounds
 from hush.statistics.columns import as_floats, is_present
 from hush.statistics.distinct_values import distinct_totals
-from hush.statistics.learned_bounds import LearnBounds, resolve_bounds
 from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind

@@ -92,6 +92,11 @@ def last_iterate_rho(
 class PosteriorSample:
     """The last iterate of a sampler.
 
+    >>> settings = {"row_norm": 1.0, "prior_precision": 9.0, "num_steps": 50, "delta": 1e-5, "rng": 1}
+    >>> sample = sample_posterior([[1.0], [-1.0]] * 20, [1, -1] * 20, **settings)
+    >>> sample.weights.shape, sample.guarantee.epsilon < sample.composed.epsilon
+    ((1,), True)
+
     Attributes:
         weights: The iterate.
         guarantee: What it guarantees, if it alone is published.

@@ -23,6 +23,9 @@ __all__ = ["TopCounts", "compare_top_counts"]
 class TopCounts:
     """The mean share of the k largest counts that each way returned.
 
+    >>> TopCounts(svt=0.7, exponential=0.8, exponential_with_delta=0.9).exponential
+    0.8
+
     Attributes:
         svt: By `AboveThreshold` with the best possible threshold: the k-th largest count, which is not public.
         exponential: By `IteratedTopK` with delta 0.

@@ -40,6 +40,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 class ConvexProblem:
     """What a convex problem guarantees, for every dataset.
 
+    >>> ConvexProblem(lipschitz=1.0, radius=5.0, dimension=20).ridge
+    0.0
+
     Attributes:
         lipschitz: The largest norm of the gradient of an example's loss, within the ball.
         radius: The radius of the ball around 0 that the weights are projected onto. Training starts at 0.
@@ -64,6 +67,12 @@ class ConvexProblem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedExcess:
     """A bound on the expected excess risk, and how to train for it.
+
+    >>> plan = TrainingPlan(sampling=Full(), num_units=1000, num_steps=4, clipping=Flat(1.01), noise_multiplier=1.0,
+    ...                     delta=1e-6, physical_batch_size=1000)
+    >>> ridged = ConvexProblem(lipschitz=1.0, radius=5.0, dimension=20, ridge=0.1)
+    >>> promised_excess(plan, ridged).weights
+    (0.1, 0.2, 0.3, 0.4)
 
     Attributes:
         bound: The bound on the expectation, over samples and noise.
