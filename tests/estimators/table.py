@@ -65,6 +65,9 @@ def _of(kind: Any, rows: Any, *, caught: float | None = 900.0, samples: int = 15
 CASES: dict[str, Case] = {
     "PrivateLinearRegression": _of(he.PrivateLinearRegression, _NUMBERS, **_REGRESSION),
     "PrivateRidge": _of(he.PrivateRidge, _NUMBERS, **_REGRESSION),
+    "PrivatePoissonRegression": _of(
+        he.PrivatePoissonRegression, _NUMBERS, delta=_DELTA, data_norm=1.0, target_bounds=_BOX, rate_bounds=(0.5, 2.0)
+    ),
     "FunctionalRegression": _of(he.FunctionalRegression, _NUMBERS, data_norm=1.0, target_bounds=_BOX),
     "PrivateGaussianNB": _of(he.PrivateGaussianNB, _CLASSES, bounds=_BOX, classes=[0, 1]),
     "PrivateLDA": _of(he.PrivateLDA, _CLASSES, delta=_DELTA, data_norm=1.0, classes=[0, 1]),

@@ -69,7 +69,7 @@ SMALL_ROOMS = {
 }
 
 # Public names, without `hush.lab`. Lower it when names go; a new one needs a page or an example that shows it.
-MOST_PUBLIC_NAMES = 290
+MOST_PUBLIC_NAMES = 291
 
 
 def _load(path: Path) -> ModuleType:

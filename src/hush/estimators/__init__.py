@@ -62,6 +62,7 @@ from hush.estimators.linear.functional_mechanism import FunctionalRegression as 
 from hush.estimators.linear.noisy_gradients import NoisyGradients as NoisyGradients
 from hush.estimators.linear.objective import ObjectivePerturbation as ObjectivePerturbation
 from hush.estimators.linear.output import OutputPerturbation as OutputPerturbation
+from hush.estimators.linear.poisson import PrivatePoissonRegression as PrivatePoissonRegression
 from hush.estimators.linear.regression import PrivateLinearRegression as PrivateLinearRegression
 from hush.estimators.linear.regression import PrivateRidge as PrivateRidge
 from hush.estimators.local.bayes import LocalNaiveBayes as LocalNaiveBayes
@@ -123,6 +124,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMinMaxScaler",
     "PrivatePCA",
+    "PrivatePoissonRegression",
     "PrivateRandomForestClassifier",
     "PrivateRegressor",
     "PrivateRidge",

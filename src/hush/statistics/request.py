@@ -217,7 +217,7 @@ class Answer:
         parts: Mapping[str, Estimate] | None = None,
     ) -> Estimate:
         """Return an estimate: arrays with an entry per group; without groups, their only entry as a number."""
-        arrays = (value, low, high)
+        arrays: tuple[NDArray[Any], ...] = (value, low, high)
         if self.bounds is not None and math.isnan(self.bounds[0]):  # a function of noisy counts
             arrays = tuple(np.full(np.shape(value), end) for end in (math.nan, -math.inf, math.inf))
         entries: tuple[Any, ...] = arrays if self.keys is not None else tuple(array[0].tolist() for array in arrays)

@@ -37,7 +37,7 @@ _GRAM, _CROSS, _EIGENVALUE = 0.45, 0.45, 0.10  # shares of the squared sensitivi
 _EXCEEDANCE = 0.05  # probability with which the noise is larger than its bound
 
 
-class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ignore[misc]
+class SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ignore[misc]
     """The common part: release X'X and X'y of clipped rows. Subclasses choose the penalty."""
 
     _needs_delta = True
@@ -100,7 +100,7 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
         return predicted
 
 
-class PrivateLinearRegression(_SufficientStatistics):
+class PrivateLinearRegression(SufficientStatistics):
     """Least squares from noisy X'X and X'y, with a penalty that adapts to the noise (AdaSSP).
 
     Try this first for linear regression with delta > 0. It makes one release, has no learning rate, and its
@@ -192,7 +192,7 @@ class PrivateLinearRegression(_SufficientStatistics):
         return ridge(matrix, cross, self.regularization_)
 
 
-class PrivateRidge(_SufficientStatistics):
+class PrivateRidge(SufficientStatistics):
     """Ridge regression from noisy X'X and X'y, with a penalty that you set.
 
     Use it if you know the penalty. Otherwise `PrivateLinearRegression` finds one that suits the noise. Negative

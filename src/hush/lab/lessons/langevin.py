@@ -168,12 +168,16 @@ def sample_posterior(
         gradient = features.T @ slopes + precision * weights
         weights = weights - learning_rate * gradient + stddev * generator.standard_normal(len(weights))
     # A replaced row moves the gradient by at most twice its largest norm.
-    terms = {"shift": learning_rate * 2 * row_norm, "noise_stddev": stddev, "num_steps": num_steps}
-    hidden = last_iterate_rho(contraction=1 - learning_rate * precision, **terms)
+    hidden, composed = (
+        last_iterate_rho(
+            shift=learning_rate * 2 * row_norm, contraction=contraction, noise_stddev=stddev, num_steps=num_steps
+        )
+        for contraction in (1 - learning_rate * precision, 1.0)
+    )
     return PosteriorSample(
         weights=weights,
         guarantee=_guarantee(hidden, delta, "the last iterate of Langevin sampling", _HIDDEN),
-        composed=_guarantee(last_iterate_rho(contraction=1.0, **terms), delta, "all iterates of Langevin sampling"),
+        composed=_guarantee(composed, delta, "all iterates of Langevin sampling"),
     )
 
 
