@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hush.training.kernels.noise_cuda import Edges, quick, words
 
-_UNSURE = tl.constexpr(2.0**-36)  # as in `integer_gaussian`: closer to the curve, double precision does not decide
+_UNSURE = tl.constexpr(2.0**-36)  # as in `integer_gaussian`
 _UNIT = tl.constexpr(2.0**-53)
 
 
@@ -171,8 +171,9 @@ def _test_edges(
     x = (cell.to(tl.float64) + place) / tl.load(curve + 1)
     height = tl.load(curve) * tl.exp(x * x * -0.5)
     base = tl.load(bases + cell, mask=inside, other=0.0)
-    excess = base + tl.load(rooms + cell, mask=inside, other=0.0) * level - height
-    is_certain = tl.abs(excess) > _UNSURE * height  # not for NaN, which is the tail's
+    room = tl.load(rooms + cell, mask=inside, other=0.0)
+    excess = base + room * level - height
+    is_certain = tl.abs(excess) > _UNSURE * (height + room)  # not for NaN, which is the tail's
     value = (cell.to(tl.int64) << shift) + (second >> (64 - shift)).to(tl.int64, bitcast=True)
     tl.store(candidates + element, value ^ -(first & 1), mask=inside)
     tl.store(elements + at, element, mask=inside)
