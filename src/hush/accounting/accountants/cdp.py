@@ -74,7 +74,9 @@ def _tail(distance: float, variance: float) -> float:
     """Return a bound on the probability of a loss this far above the bound on its mean."""
     if variance == 0:
         return 0.0 if distance >= 0 else 1.0
-    return math.exp(-(distance**2) / (2 * variance)) if distance > 0 else 1.0
+    deviations = distance / math.sqrt(variance)
+    # A product that overflows is infinite; a power would raise.
+    return math.exp(-deviations * deviations / 2) if deviations > 0 else 1.0
 
 
 @singledispatch
