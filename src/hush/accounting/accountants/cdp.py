@@ -22,7 +22,7 @@ from hush.accounting.losses.pairs import (
     refuse_group,
 )
 from hush.errors import Unsupported
-from hush.numerics import expm1_or_infinity
+from hush.numerics import expm1_or_infinity, round_up
 
 Concentration = tuple[float, float]  # the mean of the loss, and the variance that its spread is compared with
 
@@ -64,7 +64,7 @@ class CdpAccountant(Accountant):
     def _epsilon(self, delta: float) -> float:
         if delta == 0:
             return 0.0 if all(variance == 0 for _, variance in self._worst()) else math.inf
-        return max(mean + math.sqrt(-2 * math.log(delta) * variance) for mean, variance in self._worst())
+        return round_up(max(mean + math.sqrt(-2 * math.log(delta) * variance) for mean, variance in self._worst()))
 
     def _delta(self, epsilon: float) -> float:
         return max(_tail(epsilon - mean, variance) for mean, variance in self._worst())
