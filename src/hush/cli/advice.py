@@ -1,4 +1,4 @@
-"""What `hush plan` says about the choice of epsilon, of delta and of the method. docs/choosing.md has the reasons."""
+"""What `hush plan` says about the choice of epsilon, delta, method and mechanism. docs/choosing.md has the reasons."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import math
 
 _STRONG, _USUAL, _WEAK = 0.1, 1.0, 10.0
 _TABLE_ROWS = 50_000
+_MECHANISM = (
+    "mechanism: Gaussian noise, as a gradient has many numbers. For up to about seven, Laplace noise is smaller; for one "
+    "of several things, choose among scores (hush.mechanisms)."
+)
 
 
 def advice(*, epsilon: float, delta: float, num_units: int, epsilon_at_square: float) -> list[str]:
@@ -28,6 +32,7 @@ def advice(*, epsilon: float, delta: float, num_units: int, epsilon_at_square: f
         f"epsilon: {_verdict(epsilon, delta, num_units)}",
         f"delta: {delta:.3g} is {share}. {square}.",
         f"method: {_method(num_units)}",
+        _MECHANISM,
     ]
 
 

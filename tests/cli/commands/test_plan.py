@@ -167,9 +167,10 @@ def test_long_trainings_have_fewer_rows(capsys: pytest.CaptureFixture[str], monk
 
 def test_advice_on_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
     plan = run_json(capsys, *BASIC, "--num-steps", "3515", "--epsilon", "3")
-    epsilon, delta, method = plan["advice"]
+    epsilon, delta, method, mechanism = plan["advice"]
     assert epsilon.startswith("epsilon: 3 is common in learning")
     assert "2.78e-10, epsilon is 5.5" in delta
     assert method.startswith("method: noise on gradients")
+    assert mechanism.startswith("mechanism: Gaussian noise")
     assert main([*BASIC, "--num-steps", "3515", "--epsilon", "3"]) == 0
     assert epsilon in capsys.readouterr().out
