@@ -7,8 +7,8 @@ import math
 _STRONG, _USUAL, _WEAK = 0.1, 1.0, 10.0
 _TABLE_ROWS = 50_000
 _MECHANISM = (
-    "mechanism: Gaussian noise, as a gradient has many numbers. For up to about seven, Laplace noise is smaller; for one "
-    "of several things, choose among scores (hush.mechanisms)."
+    "mechanism: Gaussian noise, as a gradient has many numbers. For up to about seven, Laplace noise is smaller; for "
+    "one of several things, choose among scores (hush.mechanisms)."
 )
 
 

@@ -85,3 +85,16 @@ def test_events_with_a_single_epsilon_are_composed_as_they_are() -> None:
 def test_no_delta_is_left(delta: float) -> None:
     with pytest.raises(Unsupported):
         choose_claims(BasicAccountant(), ComposedEvent((GaussianEvent(1.0), ApproximateDPEvent(0.1, 1e-6))), delta)
+
+
+def test_deltas_that_underflow_have_no_epsilon() -> None:
+    many = SelfComposedEvent(GaussianEvent(1.0), 10**9)
+    assert choose_claims(AdvancedAccountant(), many, 1e-275).epsilon == math.inf
+    assert choose_claims(AdvancedAccountant(), GaussianEvent(1.0), 1e-275).epsilon < math.inf
+
+
+def test_a_twin_that_gives_every_step_all_of_delta_is_below_the_truth() -> None:
+    steps = SelfComposedEvent(GaussianEvent(30.0), 3)
+    claim = ApproximateDPEvent(PldAccountant().compose(GaussianEvent(30.0)).epsilon(0.02), 0.02)
+    twin = 3 * claim.epsilon  # forgets that deltas add up
+    assert twin < PldAccountant().compose(steps).epsilon(0.02) < choose_claims(BasicAccountant(), steps, 0.02).epsilon

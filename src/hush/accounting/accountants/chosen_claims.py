@@ -21,6 +21,7 @@ from hush.errors import Unsupported, check_delta
 
 _LOGITS = (-12.0, 12.0)  # of the share of delta that goes to the steps; the rest is the theorem's slack
 _TOLERANCE = 1e-3  # of the logit: epsilon is flat around its minimum
+_SMALLEST_DELTA = 1e-279  # of a step: accountants refuse smaller ones
 Step = tuple[ev.Event, int]
 
 
@@ -95,6 +96,8 @@ class _Choice:
     def composed(self, share: float) -> ChosenClaims:
         """Return the composition if the steps together have this share of delta."""
         step_delta = share * self._largest
+        if not step_delta >= _SMALLEST_DELTA:
+            return ChosenClaims(epsilon=math.inf, per_step=())
         claims = tuple((curve.epsilon(step_delta), step_delta) for curve, _ in self._curves)
         if not all(math.isfinite(epsilon) for epsilon, _ in claims):
             return ChosenClaims(epsilon=math.inf, per_step=())
