@@ -98,3 +98,11 @@ def test_a_twin_that_gives_every_step_all_of_delta_is_below_the_truth() -> None:
     claim = ApproximateDPEvent(PldAccountant().compose(GaussianEvent(30.0)).epsilon(0.02), 0.02)
     twin = 3 * claim.epsilon  # forgets that deltas add up
     assert twin < PldAccountant().compose(steps).epsilon(0.02) < choose_claims(BasicAccountant(), steps, 0.02).epsilon
+
+
+def test_equal_steps_are_one_kind_however_they_are_nested() -> None:
+    nested = ComposedEvent((STEP, SelfComposedEvent(ComposedEvent((STEP, STEP)), 20), LaplaceEvent(9.0)))
+    flat = ComposedEvent((SelfComposedEvent(STEP, 41), LaplaceEvent(9.0)))
+    one, other = (choose_claims(AdvancedAccountant(), event, DELTA) for event in (nested, flat))
+    assert one == other
+    assert len(one.per_step) == 1

@@ -9,6 +9,7 @@ that make the total smallest. This is the "strong composition" that the moments 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -76,7 +77,10 @@ class _Choice:
     """The compositions that one event allows, by the share of delta that its steps have."""
 
     def __init__(self, empty: BasicAccountant, event: ev.Event, delta: float) -> None:
-        steps = list(_steps(event))
+        counts: Counter[ev.Event] = Counter()
+        for step, count in _steps(event):
+            counts[step] += count  # equal steps are analysed once
+        steps = list(counts.items())
         self._delta = delta
         self._curves = [
             (PldAccountant(relation=empty.relation, unit=empty.unit).compose(step), count)
