@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from scipy.optimize import minimize_scalar
 
 from hush.accounting import events as ev
-from hush.accounting.accountants.classic_theorems import BasicAccountant
+from hush.accounting.accountants.classic_theorems import AdvancedAccountant, BasicAccountant
 from hush.accounting.accountants.pld import PldAccountant
 from hush.errors import Unsupported, check_delta
 
 _LOGITS = (-12.0, 12.0)  # of the share of delta that goes to the steps; the rest is the theorem's slack
-_TOLERANCE = 1e-3  # of the logit: epsilon is flat around its minimum
+_TOLERANCE = 0.03  # of the logit: epsilon is flat around its minimum
 _SMALLEST_DELTA = 1e-279  # of a step: accountants refuse smaller ones
 Step = tuple[ev.Event, int]
 
@@ -63,13 +63,15 @@ def choose_claims(empty: BasicAccountant, event: ev.Event, delta: float) -> Chos
     if not check_delta("delta", delta) > 0:
         raise Unsupported(f"{event.kind}: without delta, its steps have no epsilon", "Choose a delta above 0")
     choice = _Choice(empty, event, delta)
+    if not isinstance(empty, AdvancedAccountant):
+        return choice.composed(1.0)  # the plain sum has no slack to pay for
     best = minimize_scalar(
         lambda logit: choice.composed(_logistic(logit)).epsilon,
         bounds=_LOGITS,
         method="bounded",
         options={"xatol": _TOLERANCE},
     )
-    # Without slack the theorem is the plain sum, which is best for few steps and for basic composition.
+    # Without slack the theorem is the plain sum, which is best for few steps.
     return min(choice.composed(1.0), choice.composed(_logistic(float(best.x))), key=lambda result: result.epsilon)
 
 
