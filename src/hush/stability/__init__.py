@@ -1,17 +1,22 @@
 """Uses of stability beyond privacy.
 
 A computation that hardly depends on any single record does not overfit it, and a prediction that hardly depends on any
-single pixel cannot be flipped by changing it. Both are differential privacy with another reading of "record".
+single pixel cannot be flipped by changing it. Both are differential privacy with another reading of "record". What any
+guarantee says about overfitting and about poisoned records is in `Guarantee.generalization` and `Guarantee.poisoned`.
 
 - `ReusableHoldout` answers adaptive queries about held-out rows without being overfitted. `SplitHoldout` is the
   baseline: a part of the rows for each query.
 - `SmoothedClassifier` makes predictions that no small change of the input can flip. `gaussian_radius` computes how
   large the change may be.
+- `MetricLaplace` hides a point among those nearby (metric privacy), which treats people alike who are alike (individual
+  fairness).
 
-In reading order: `row_queries`, `split_holdout`, `holdout_noise` and `holdout`; `radius` and `smoothing`.
+In reading order: `row_queries`, `split_holdout`, `holdout_noise` and `holdout`; `radius` and `smoothing`;
+`metric_guarantee` and `metric_laplace`.
 """
 
 from hush.stability.holdout import ReusableHoldout as ReusableHoldout
+from hush.stability.metric_laplace import MetricLaplace as MetricLaplace
 from hush.stability.radius import gaussian_radius as gaussian_radius
 from hush.stability.smoothing import SmoothedClassifier as SmoothedClassifier
 from hush.stability.split_holdout import SplitHoldout as SplitHoldout
@@ -21,6 +26,7 @@ from hush.stability.split_holdout import SplitHoldout as SplitHoldout
 from hush.stability.radius import check_probabilities as check_probabilities
 
 __all__ = [
+    "MetricLaplace",
     "ReusableHoldout",
     "SmoothedClassifier",
     "SplitHoldout",
