@@ -39,7 +39,7 @@ class Generalization:
 information (Dwork et al. 2015)
 
     Attributes:
-        expected: A bound on the mean of the gap between the data and the population.
+        expected: A bound on the mean of the gap between the data and the population, for one query.
         expected_theorem: The theorem that proves ``expected``.
         width: A bound on the gaps of all queries together; 1 if none is proven.
         theorem: The theorem that proves ``width``.
