@@ -42,11 +42,42 @@ key, cpu = bytes(range(32)), torch.device("cpu")
 for stddev in (128.0, 3e6, 2.0**23 + 1, 1e9):
     law = plain._BoxLaw.of(stddev)
     table = plain.middles(law.histogram, law.shift, cpu)
-    values, edges = noise_cuda.quick(key, 3, 9000, table, law.shift, law.num_full)
+    values, listed = noise_cuda.quick(key, 3, 9000, table, law.shift, law.num_full)
+    tiles = enumerate(zip(listed.places, listed.counts))
+    edges = torch.cat([places[:count].long() + tile * listed.tile for tile, (places, count) in tiles])
     expected, expected_edges = plain._Draw(key, 3, law, cpu).quick(9000, 0)
-    assert torch.equal(edges, expected_edges) and len(edges) > 50
+    assert torch.equal(edges, torch.from_numpy(expected_edges)) and len(edges) > 50
+    assert torch.equal(edges, torch.nonzero(values == noise_cuda.EDGE).view(-1))
     values[edges], expected[edges] = 0, 0  # not drawn yet
     assert torch.equal(values, expected)
+"""
+
+DRAWN = """
+from hush.training.kernels import edges_cuda
+from hush.training.noise import integer_gaussian as plain
+
+key, cpu = bytes(range(32)), torch.device("cpu")
+
+
+def drawn(stddev, size, num_spare=None, **others):
+    law = plain._BoxLaw.of(stddev)
+    names = ("middles", "shift", "num_full", "cumulative", "bases", "rooms", "curve")
+    cumulative, bases, rooms = (torch.from_numpy(table) for table in plain._edge_tables(law.histogram, cpu)[:3])
+    curve = torch.tensor([law.histogram.height, law.histogram.rho], dtype=torch.float64)
+    values = plain.middles(law.histogram, law.shift, cpu), law.shift, law.num_full, cumulative, bases, rooms, curve
+    tables = edges_cuda.BoxTables(**dict(zip(names, values)) | others)
+    num_candidates = law.num_candidates(size) if num_spare is None else size + num_spare
+    return edges_cuda.drawn(key, (3, 3 + (1 << 48)), size, num_candidates, tables)
+
+
+for stddev in (128.0, 3e6, 2.0**23 + 1, 1e9):
+    for size in (0, 1, 5000):
+        assert torch.equal(drawn(stddev, size), plain.integer_gaussian(key, 3, size, stddev=stddev)), (stddev, size)
+assert drawn(1e9, 5000, num_spare=2) is None, "spare candidates are missing"
+assert drawn(1e9, 5000, num_full=0) is None, "more edges than there is room for"
+cells = plain._BoxLaw.of(1e9).histogram.full.size
+unsure = torch.full((cells + 2,), float("nan"), dtype=torch.float64)
+assert drawn(1e9, 5000, bases=unsure) is None, "double precision does not decide"
 """
 
 UPDATE = """
@@ -95,7 +126,7 @@ for name, make in OPTIMIZERS.items():
 
 @pytest.mark.slow
 @needs_triton
-@pytest.mark.parametrize("script", [WORDS, QUICK, UPDATE], ids=["words", "quick", "update"])
+@pytest.mark.parametrize("script", [WORDS, QUICK, DRAWN, UPDATE], ids=["words", "quick", "drawn", "update"])
 def test_interpreted_kernels(script: str) -> None:
     run_interpreted(script)
 
@@ -105,6 +136,16 @@ def test_interpreted_kernels(script: str) -> None:
 def test_a_gpu_draws_the_integers_of_a_cpu(stddev: float) -> None:
     on_gpu = integer_gaussian(KEY, 3, 1_000_001, stddev=stddev, device=torch.device("cuda"))
     assert torch.equal(on_gpu.cpu(), integer_gaussian(KEY, 3, 1_000_001, stddev=stddev))
+
+
+@needs_gpu
+@pytest.mark.parametrize("stddev", STDDEVS)
+def test_what_the_kernels_do_not_settle_is_drawn_again(stddev: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hush.training.kernels import edges_cuda
+
+    monkeypatch.setattr(edges_cuda, "drawn", lambda *args: None)
+    on_gpu = integer_gaussian(KEY, 3, 100_001, stddev=stddev, device=torch.device("cuda"))
+    assert torch.equal(on_gpu.cpu(), integer_gaussian(KEY, 3, 100_001, stddev=stddev))
 
 
 OPTIMIZERS: dict[str, Any] = {

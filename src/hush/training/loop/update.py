@@ -10,8 +10,9 @@ keeps it, so checkpoints and learning-rate schedulers work as usual. Everything 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,6 +72,7 @@ class Updater:
         self._tile_tables: dict[Any, Tensor] = {}
         self._known_ages: dict[int, tuple[int, int]] = {}  # by id of Adam's step count: its value, and its version
         self._noise: Tensor | None = None  # memory for the noise, reused in every step
+        self._side: _SideStream | None = None
 
     def __call__(
         self,
@@ -95,6 +97,19 @@ class Updater:
         for param in self._params.values():
             param.grad = None  # a gradient from outside the run has no noise, and must not reach an optimizer
         noise = self._drawn(key, step, params, grid, stream)
+        self._apply(params, totals, noise, grid, divisor)
+        if self._side is not None:
+            self._side.release()
+
+    def _apply(
+        self,
+        params: Mapping[str, Tensor],
+        totals: dict[str, Tensor],
+        noise: dict[str, Tensor],
+        grid: NoiseGrid,
+        divisor: float,
+    ) -> None:
+        """Update the model with noisy gradients."""
         if all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
             self._step_fused(params, totals, noise, grid, divisor)
             return
@@ -117,9 +132,12 @@ class Updater:
         sizes = [param.numel() for param in params.values()]
         if stream is None:
             device = next(iter(params.values())).device
-            self._noise = drawn = integer_gaussian(
-                key, step, sum(sizes), stddev=grid.stddev, device=device, out=self._noise
-            )
+            draw = partial(integer_gaussian, key, step, sum(sizes), stddev=grid.stddev, device=device)
+            if device.type == "cuda":
+                self._side = self._side or _SideStream(device)
+                drawn = self._side.run(draw)
+            else:
+                self._noise = drawn = draw(out=self._noise)
         else:
             drawn = stream(step)
             if len(drawn) != sum(sizes):
@@ -242,6 +260,33 @@ class Updater:
         corrections = {"correct1": 1 - first_beta**age, "correct2": math.sqrt(1 - second_beta**age)}
         kind = "adamw" if group.get("decoupled_weight_decay", isinstance(optimizer, AdamW)) else "adam"
         return common | {"first": first_beta, "second": second_beta, "eps": group["eps"]} | corrections, kind
+
+
+class _SideStream:
+    """A stream of a GPU on which noise is drawn beside the backward pass.
+
+    Drawing waits for the device twice. On the stream of the model, that would leave the device idle until the next
+    step's kernels have been started.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Create the stream."""
+        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._last_use: torch.cuda.Event | None = None
+
+    def run(self, draw: Callable[[], Tensor]) -> Tensor:
+        """Return what ``draw`` computes, for use on the current stream until `release`."""
+        if self._last_use is not None:
+            # The memory of the last step's noise is used again, once the optimizer has read it.
+            self._stream.wait_event(self._last_use)
+        with torch.cuda.stream(self._stream):
+            drawn = draw()
+        torch.cuda.current_stream(self._device).wait_stream(self._stream)
+        return drawn
+
+    def release(self) -> None:
+        """State that everything which reads what was drawn has been started."""
+        self._last_use = torch.cuda.current_stream(self._device).record_event()
 
 
 def _state_addresses(optimizer: Optimizer, param: Tensor) -> tuple[int, int]:

@@ -49,6 +49,7 @@ from torch import Tensor
 
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.randomness import KeyedSource, Uniform
+from hush.training.kernels.constants import constant
 from hush.training.noise.histogram import BOXES, CELLS, SMALLEST_RHO, Histogram
 
 MIN_STDDEV, MAX_STDDEV = 2 * SMALLEST_RHO, 2.0**54
@@ -164,6 +165,8 @@ class _Draw:
 
     def accepted(self, size: int, attempt: int, out: Tensor | None = None) -> Tensor:
         """Return ``size`` candidates that are below the curve: others give way to those that are left, in order."""
+        if self.device.type == "cuda" and (drawn := self._drawn_by_kernels(size, attempt)) is not None:
+            return drawn
         result, edges = self.quick(self.law.num_candidates(size), attempt, out)
         candidates: _Array = result.numpy() if self.device.type == "cpu" else result
         values, is_below = self.edges(edges, attempt)
@@ -178,14 +181,28 @@ class _Draw:
             result[vacant[len(spare) :]] = self.accepted(num_vacant - len(spare), attempt + 1)
         return result[:size]
 
+    def _drawn_by_kernels(self, size: int, attempt: int) -> Tensor | None:
+        """Return the same on a GPU; None in the rare cases that need further bits or further candidates."""
+        from hush.training.kernels.edges_cuda import BoxTables, drawn
+
+        histogram, shift = self.law.histogram, self.law.shift
+        cumulative, bases, rooms, _ = _edge_tables(histogram, self.device)
+        curve = constant((histogram.height, histogram.rho), torch.float64, self.device)
+        tables = BoxTables(
+            middles(histogram, shift, self.device), shift, self.law.num_full, cumulative, bases, rooms, curve
+        )
+        numbers = self.step + (2 * attempt << 48), self.step + ((2 * attempt + 1) << 48)
+        return drawn(self.key, numbers, size, self.law.num_candidates(size), tables)
+
     def quick(self, size: int, attempt: int, out: Tensor | None = None) -> tuple[Tensor, _Array]:
         """Return one integer per element, and the sorted numbers of the elements whose box is an edge."""
         number = self.step + (2 * attempt << 48)
         table = middles(self.law.histogram, self.law.shift, self.device)
         if self.device.type == "cuda":
-            from hush.training.kernels.noise_cuda import quick
+            from hush.training.kernels.noise_cuda import EDGE, quick
 
-            return quick(self.key, number, size, table, self.law.shift, self.law.num_full)
+            integers, _ = quick(self.key, number, size, table, self.law.shift, self.law.num_full)
+            return integers, torch.nonzero(integers == EDGE).view(-1)
         source = KeyedSource(self.key, number)
         if out is not None and out.untyped_storage().nbytes() == 8 * size:
             result = out.as_strided((size,), (1,), 0)

@@ -33,6 +33,7 @@ from torch import Tensor
 from hush.training.per_example.norms import (
     CANCELLATION,
     HALF,
+    MIN_POSITIONS,
     SquaredNorms,
     compute_dtype,
     dense_sums,
@@ -157,7 +158,12 @@ class OuterProducts(Gradient):
     @property
     def terms(self) -> float:
         size, positions = self.x.shape[:2]
-        return size if positions == 1 or self.product() is None else size * positions * CANCELLATION
+        is_apart = positions == 1 or self.product() is None or self._has_kernel()
+        return size if is_apart else size * positions * CANCELLATION
+
+    def _has_kernel(self) -> bool:
+        """Return whether a kernel forms each example's product on its own, and adds these up."""
+        return _scales_in_kernel(self) and self.x.shape[1] >= MIN_POSITIONS
 
     def measure(self) -> SquaredNorms | None:
         if self.product() is not None:
@@ -182,6 +188,10 @@ class OuterProducts(Gradient):
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
         left, right = (self.x, self.g) if self.transposed else (self.g, self.x)
+        if self.scaled and left.shape[1] >= MIN_POSITIONS:
+            from hush.training.kernels.products_cuda import product_sum as product_sum_on_gpu
+
+            return product_sum_on_gpu(left, right)
         # sum_i f_i sum_t g_it x_it^T is one matrix product over all B T positions, with f_i g_it instead of g_it.
         by_position = None if self.scaled else factors.repeat_interleave(left.shape[1])
         return product_sum(left.flatten(0, 1), right.flatten(0, 1), by_position)

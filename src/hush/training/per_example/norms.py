@@ -34,6 +34,7 @@ _U = 2.0**-53  # the relative error of a rounding in fp64
 # A squared norm below this share of its largest possible value has cancelled: the share counts as doubt.
 _CANCELLED = 1e-4
 CANCELLATION = 2.0**8  # so terms are at most this many times longer than a contribution, on a GPU, and 10^2 on a CPU
+MIN_POSITIONS = 16  # with fewer, `kernels.products_cuda` is no faster than a product in fp64
 _CHUNK = 1 << 13  # elements whose squares are added in fp32
 _CONVERTED = 1 << 18  # elements to convert to fp64 at once on a CPU: 2 MiB stay in the cache
 _CONVERTED_GPU = 1 << 26
@@ -321,10 +322,15 @@ def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_
         rounding = constant(
             tuple(relative_rounding(g) ** 2 for _, g in layers), layer_squares.dtype, layer_squares.device
         )
+        addition = constant(
+            tuple(relative_addition(g) ** 2 for _, g in layers), layer_squares.dtype, layer_squares.device
+        )
         rows = constant(tuple(groups[number] for number in numbers), torch.int64, layer_squares.device)
         squares.index_add_(0, rows, layer_squares)
         doubts.index_add_(0, rows, doubt)
-        roundings.index_add_(0, rows, spread * rounding.unsqueeze(1))
+        # Errors of scaling a and, much smaller, of adding up b: |a + b|^2 <= (1 + 1/16) |a|^2 + 17 |b|^2.
+        error = spread * rounding.unsqueeze(1) * 1.0625 + largest * addition.unsqueeze(1) * 17
+        roundings.index_add_(0, rows, error)
     return SquaredNorms(squares, doubts, roundings)
 
 
@@ -332,3 +338,9 @@ def relative_rounding(like: Tensor) -> float:
     """Return the relative error of factor times gradient: `kernels.sums_cuda.scaled` rounds it to bf16 on a GPU."""
     # With p significant bits, rounding to nearest has a relative error of at most 2^-p: 8 for bf16.
     return 2.0**-8 if like.is_cuda and like.dtype is torch.bfloat16 else 0.0
+
+
+def relative_addition(like: Tensor) -> float:
+    """Return the error of an example's product that `kernels.products_cuda` adds up, relative to its terms' sizes."""
+    # T products of half-precision numbers, which are exact in fp32, in sums of fp32 that may be cut off.
+    return like.shape[1] * 2.0**-23 if like.is_cuda and like.dtype is torch.bfloat16 else 0.0
