@@ -15,7 +15,6 @@ from torch import nn  # noqa: E402
 
 from hush.errors import InvalidArgument, Unsupported  # noqa: E402
 from hush.stability import InputNorm, NoiseLayer  # noqa: E402
-from hush.stability.noise_layer import _spectral_bound  # noqa: E402
 
 SHAPE = (2, 6, 5)
 CONVOLUTIONS: list[dict[str, Any]] = [
@@ -58,7 +57,7 @@ def test_convolutions_move_their_output_by_at_most_the_change(
     convolution.weight.data *= scale
     largest = moves(matrix(NoiseLayer(convolution, noise_stddev=1.0, norm=norm), SHAPE), norm)
     assert largest <= 1
-    assert largest > {InputNorm.L1: 0.4, InputNorm.L2: 0.3, InputNorm.LINF: 0.1}[norm]
+    assert largest > {InputNorm.L1: 0.4, InputNorm.L2: 0.6, InputNorm.LINF: 0.1}[norm]
 
 
 @pytest.mark.parametrize("norm", list(InputNorm))
@@ -67,18 +66,6 @@ def test_linear_layers_move_their_output_by_at_most_the_change(norm: InputNorm) 
     largest = moves(matrix(NoiseLayer(nn.Linear(8, 5), noise_stddev=1.0, norm=norm), (8,)), norm)
     assert largest <= 1
     assert largest > (0.999 if norm is not InputNorm.LINF else 0.5)
-
-
-def test_equal_weights_of_a_convolution_reach_the_bound_and_a_broken_twin_misses_it() -> None:
-    # All weights are equal, and so are all pixels: shifts add up. A bound that took the kernel for a matrix would be
-    # too small by almost 3.
-    convolution = nn.Conv2d(1, 1, 3, padding=1, bias=False)
-    convolution.weight.data.fill_(1.0)
-    layer = NoiseLayer(convolution, noise_stddev=1.0)
-    columns = matrix(layer, (1, 20, 20)) * float(layer.bound(400))
-    truth, twin = float(torch.linalg.matrix_norm(columns, 2)), float(convolution.weight.detach().norm())
-    bound = float(_spectral_bound(convolution.weight.detach().double(), convolution))
-    assert 2.5 * twin < truth <= bound < 1.05 * truth
 
 
 @given(st.floats(1e-3, 1e3), st.integers(0, 1000))

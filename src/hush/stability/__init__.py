@@ -14,7 +14,7 @@ guarantee says about overfitting and about poisoned records is in `Guarantee.gen
   fairness).
 
 In reading order: `row_queries`, `split_holdout`, `holdout_noise` and `holdout`; `radius`,
-`smoothing`, `noise_layer`, `noisy_network` and `adversarial_attack`; `metric_guarantee` and `metric_laplace`.
+`smoothing`, `convolution_norm`, `noise_layer`, `noisy_network` and `adversarial_attack`; `metric_guarantee` and `metric_laplace`.
 """
 
 from typing import TYPE_CHECKING

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_instance, check_positive
+from hush.stability.convolution_norm import convolution_norm
 from hush.stability.radius import InputNorm
 
 _MARGIN = 1 + 1e-6  # covers rounding of the bound and of the layer
@@ -43,8 +44,7 @@ class NoiseLayer(nn.Module):
 
     References:
         Lecuyer, Atlidakis, Geambasu, Hsu & Jana 2019, section 3 (a noise layer after the first layer, its sensitivity
-        from L1 or L2). The bounds for convolutions: as a sum of shifted maps (triangle inequality), and by the number
-        of patches that a pixel is in.
+        from L1 or L2). For convolutions: `hush.stability.convolution_norm`.
     """
 
     def __init__(self, layer: nn.Module, *, noise_stddev: float, norm: InputNorm = InputNorm.L2) -> None:
@@ -100,14 +100,8 @@ class NoiseLayer(nn.Module):
 
 def _spectral_bound(weight: Tensor, layer: nn.Module) -> Tensor:
     """Return an upper bound on the spectral norm of a layer."""
-    flat: Tensor = torch.linalg.matrix_norm(weight.flatten(1), 2)
-    if not isinstance(layer, nn.Conv2d):
-        return flat
-    # A sum over the kernel's places of a matrix after a shift, which lengthens nothing.
-    kernel = weight.flatten(2).permute(2, 0, 1)
-    shifted: Tensor = torch.linalg.matrix_norm(kernel, 2).sum()
-    if layer.dilation != (1, 1):
-        return shifted
-    # Or one matrix for patches: a pixel is in at most ceil(size / stride) patches in each direction.
-    patches = math.prod(-(-size // step) for size, step in zip(layer.kernel_size, layer.stride, strict=True))
-    return torch.minimum(shifted, flat * math.sqrt(patches))
+    if isinstance(layer, nn.Conv2d):
+        (down, across), (dilated_down, dilated_across) = layer.stride, layer.dilation
+        return convolution_norm(weight, (down, across), (dilated_down, dilated_across))
+    norm: Tensor = torch.linalg.matrix_norm(weight, 2)
+    return norm
