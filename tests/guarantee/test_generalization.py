@@ -162,3 +162,35 @@ def test_the_shift_of_belief_is_the_largest_difference_to_the_prior() -> None:
         shifts = [claim(epsilon).posterior(prior) - prior for prior in np.linspace(0, 1, 20_001)]
         assert max(shifts) == pytest.approx(belief_shift(epsilon, 0.0), abs=1e-6)
         assert claim(epsilon).advantage() <= epsilon / 2  # the statistical distance; the notes say 2 epsilon
+
+
+def exact_channels() -> list[np.ndarray]:
+    """Return channels, one row of probabilities per value of a record: random ones, and some that leak at times."""
+    rng = np.random.default_rng(9)
+    channels = [rng.dirichlet(np.full(6, concentration), size=3) for concentration in (0.3, 1, 5) for _ in range(30)]
+    for values, epsilon, leak in ((2, 0.0, 0.1), (4, 1.0, 0.05), (3, 2.0, 0.3)):
+        kept = np.full((values, values), 1.0) + np.eye(values) * (math.exp(epsilon) - 1)
+        channels.append(np.hstack([(1 - leak) * kept / kept.sum(axis=1, keepdims=True), leak * np.eye(values)]))
+    return channels
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 2.5])
+def test_beliefs_move_by_no_more_than_the_transfer_width_says(epsilon: float) -> None:
+    """The lemma behind `transfer_width`, on one record, for the worst query and the exact delta of many channels."""
+    tightest = 0.0
+    for channel in exact_channels():
+        delta = max(np.clip(one - math.exp(epsilon) * other, 0, None).sum() for one in channel for other in channel)
+        for prior in np.random.default_rng(10).dirichlet(np.ones(len(channel)), size=20):
+            joint = prior[:, None] * channel
+            marginal = joint.sum(axis=0)
+            moved = np.clip(joint - prior[:, None] * marginal, 0, None).sum(axis=0) / marginal.clip(1e-300)
+            for per_result in (delta, 2 * delta, 5 * delta, 0.5):
+                if not 0 < delta <= per_result < 1:
+                    continue
+                # As `_shifts` has it: the belief moves further with a probability of at most delta / per_result.
+                beyond = marginal[moved > claim(epsilon, per_result).advantage() + 1e-12].sum()
+                assert beyond <= delta / per_result + 1e-12
+                tightest = max(tightest, beyond / (delta / per_result))
+        if delta == 0:
+            assert moved.max() <= belief_shift(epsilon, 0.0) + 1e-12
+    assert tightest > 0.02  # the lemma is not idle

@@ -13,8 +13,8 @@ guarantee says about overfitting and about poisoned records is in `Guarantee.gen
 - `MetricLaplace` hides a point among those nearby (metric privacy), which treats people alike who are alike (individual
   fairness).
 
-In reading order: `row_queries`, `split_holdout`, `holdout_noise` and `holdout`; `radius`,
-`smoothing`, `convolution_norm`, `noise_layer`, `noisy_network` and `adversarial_attack`; `metric_guarantee` and `metric_laplace`.
+In reading order: `row_queries`, `split_holdout`, `holdout_noise` and `holdout`; `radius`, `smoothing`,
+`convolution_norm`, `noise_layer`, `noisy_network` and `adversarial_attack`; `metric_guarantee` and `metric_laplace`.
 """
 
 from typing import TYPE_CHECKING
