@@ -134,7 +134,7 @@ def test_what_would_mix_copies_or_lose_digits_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"eval\(\)"):
         network.train().predict(torch.zeros(3))
     network.eval()
-    for example in (torch.full((3,), math.nan), torch.full((3,), 1e9)):
+    for example in (torch.full((3,), math.nan), torch.full((3,), 1e9), torch.zeros(3, dtype=torch.long)):
         with pytest.raises(InvalidArgument, match="times the noise"):
             network.predict(example)
     network.rest.weight.data[0, 0] = math.inf

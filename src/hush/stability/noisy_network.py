@@ -72,8 +72,9 @@ class NoisyNetwork(nn.Module):
         """Return softmax scores of noisy copies of one input: one row per copy, in double precision."""
         if any(module.training for module in self.modules()):
             raise InvalidArgument("network.training", True, "False", "Copies must not affect each other", "Call eval()")
-        if not bool((example.double().abs() <= self.noise.noise_stddev * _MAX_RATIO).all()):
-            raise InvalidArgument("example", "a tensor", "finite numbers, at most 2^20 times the noise")
+        within = (example.double().abs() <= self.noise.noise_stddev * _MAX_RATIO).all()
+        if not (example.is_floating_point() and bool(within)):
+            raise InvalidArgument("example", "a tensor", "finite floats, at most 2^20 times the noise")
         clean = self.noise.clean(example.unsqueeze(0))
         drawn = [
             self.rest(self.noise.noisy(clean.expand(size, *clean.shape[1:])).to(example.dtype)).double().softmax(1)
