@@ -25,6 +25,7 @@ SCRIPTS = {  # in the order of the page
     "disparate_impact": "A rare class",
     "membership": "Epsilon against membership attacks (Jayaraman and Evans 2019)",
     "robustness": "Certified predictions (PixelDP)",
+    "pixeldp": "A noise layer inside a network (PixelDP)",
     "gradient_descent": "Gradient descent on a convex problem",
     "pate": "Private aggregation of teachers (Papernot et al. 2017, 2018)",
 }

@@ -125,6 +125,11 @@ def test_related_records_are_not_covered() -> None:
     assert "it does not cover what related records reveal" in explain()
 
 
+def test_what_is_true_of_everyone_is_not_hidden() -> None:
+    assert "What is true of the population can still be learnt about you" in explain()
+    assert "population" not in explain(bound=Bound.LOWER)
+
+
 def test_an_estimate_is_not_a_guarantee() -> None:
     assert "This is an estimate, not a guarantee" in explain(bound=Bound.ESTIMATE)
 

@@ -117,3 +117,69 @@ def test_rates_that_are_no_shares_are_refused(value: Any) -> None:
         claim(1).max_tpr(value)
     with pytest.raises(InvalidArgument, match="^prior="):
         claim(1).posterior(value)
+
+
+class TestPoisoned:
+    @given(epsilons, deltas, fractions, st.integers(0, 50))
+    def test_ranges_contain_the_probability_and_grow_with_the_number(
+        self, epsilon: float, delta: float, rate: float, size: int
+    ) -> None:
+        low, high = claim(epsilon, delta).poisoned(rate, size)
+        assert 0 <= low <= rate <= high <= 1
+        wider = claim(epsilon, delta).poisoned(rate, size + 1)
+        assert wider[0] <= low + 1e-9
+        assert wider[1] >= high - 1e-9
+
+    @given(epsilons, deltas, fractions, st.integers(1, 20))
+    def test_it_is_the_guarantee_of_a_group(self, epsilon: float, delta: float, rate: float, size: int) -> None:
+        try:
+            group = claim(epsilon, delta).for_group(size)
+        except InvalidArgument:  # a group's delta is 1
+            assert claim(epsilon, delta).poisoned(rate, size) == (0.0, 1.0)
+            return
+        low, high = claim(epsilon, delta).poisoned(rate, size)
+        assert high == pytest.approx(group.max_tpr(rate), abs=1e-9)
+        assert low == pytest.approx(1 - group.max_tpr(1 - rate), abs=1e-9)
+
+    @pytest.mark.parametrize("size", [1, 3, 8])
+    def test_randomised_response_reaches_the_bounds(self, size: int) -> None:
+        # Votes of three persons, kept with odds e^epsilon each: poisoning k of them moves all-true from its least
+        # to its most likely case.
+        epsilon, kept = 0.7, math.exp(0.7) / (1 + math.exp(0.7))
+        unlikely, likely = (1 - kept) ** size, kept**size
+        low, high = claim(epsilon).poisoned(unlikely, size)
+        assert likely <= high
+        assert likely == pytest.approx(math.exp(size * epsilon) * unlikely)
+        assert low <= unlikely
+        assert likely > claim(epsilon * 0.9).poisoned(unlikely, size)[1]  # a broken twin
+
+    @given(epsilons, deltas, fractions, fractions)
+    def test_the_largest_number_is_certified_and_one_more_is_not(
+        self, epsilon: float, delta: float, a: float, b: float
+    ) -> None:
+        upper, lower = sorted((a, b))
+        most = claim(epsilon, delta).most_poisons(lower, upper)
+        assert 0 <= most <= 10**12
+        if most and most < 10**12:
+            stays = [
+                claim(epsilon, delta).poisoned(lower, size)[0] > claim(epsilon, delta).poisoned(upper, size)[1]
+                for size in (most, most + 1)
+            ]
+            assert stays == [True, False]
+
+    def test_the_cost_of_an_attack_is_that_of_the_paper(self) -> None:
+        # Ma, Zhu & Hsu 2019, Theorem 4: e^(-k eps) (J + delta / (e^eps - 1)) - delta / (e^eps - 1).
+        epsilon, delta, cost, size = 0.3, 1e-3, 0.4, 4
+        slack = delta / math.expm1(epsilon)
+        expected = math.exp(-size * epsilon) * (cost + slack) - slack
+        assert claim(epsilon, delta).poisoned(cost, size)[0] == pytest.approx(expected, abs=1e-9)
+
+    def test_nothing_is_certified_at_a_tie_and_everything_without_dependence(self) -> None:
+        assert claim(0.1).most_poisons(0.5, 0.5) == 0
+        assert claim(0.0).most_poisons(0.6, 0.4) == 10**12
+        assert claim(math.inf).most_poisons(1.0, 0.0) == 0
+
+    def test_wrong_arguments_are_refused(self) -> None:
+        for probability, changes in ((1.5, 1), (math.nan, 1), (0.5, -1), (0.5, 1.0)):
+            with pytest.raises(InvalidArgument):
+                claim(1.0).poisoned(probability, changes)  # type: ignore[arg-type]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hush.accounting import Event, PldAccountant, PureFilter
-from hush.errors import HushError, InvalidArgument
+from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Gaussian, Laplace, Release, VectorMeanL1, compose
 from hush.randomness import KeyedSource, RandomSource, TestSource
@@ -73,3 +75,31 @@ def test_groups_are_refused_where_records_are_treated_one_by_one() -> None:
 def test_relation_and_unit_are_checked(name: str, value: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"^{name}="):
         Laplace(epsilon=1.0, sensitivity=1.0, **{name: value})
+
+
+def test_a_function_of_a_release_keeps_its_guarantee_and_its_event() -> None:
+    mechanism = Laplace(epsilon=0.5, sensitivity=1.0)
+    release = mechanism.release(41.7, TestSource(1))
+    rounded = release.map(round)
+    assert rounded.value == round(release.value)
+    assert isinstance(rounded.value, int)
+    assert (rounded.guarantee, rounded.event) == (release.guarantee, release.event)
+    assert "test randomness" in rounded.map(str).guarantee.assumptions
+
+
+def test_mapping_is_not_charged(tmp_path: Path) -> None:
+    from hush.ledger import TestLedger
+
+    budget = TestLedger(f"sqlite:///{tmp_path}/budget.db").budget("people", epsilon=1.0, unit="example")
+    release = Laplace(epsilon=0.5, sensitivity=1.0, budget=budget).release(3.0, TestSource(1))
+    spent = budget.spent
+    release.map(math.sqrt if release.value > 0 else abs).map(str)
+    assert budget.spent == spent
+
+
+def test_the_interval_of_a_processed_release_is_refused() -> None:
+    mechanism = Laplace(epsilon=0.5, sensitivity=1.0)
+    release = mechanism.release(3.0, TestSource(1))
+    assert mechanism.interval(release)[0] < release.value
+    with pytest.raises(Unsupported, match="after map"):
+        mechanism.interval(release.map(lambda value: value**2))

@@ -64,12 +64,10 @@ MEASURES_INTERNALS = {
 }
 
 # Rooms of fewer than 5 files.
-SMALL_ROOMS = {
-    "hush/stability": "two ideas, in one file and in two",
-}
+SMALL_ROOMS: dict[str, str] = {}
 
 # Public names, without `hush.lab`. Lower it when names go; a new one needs a page or an example that shows it.
-MOST_PUBLIC_NAMES = 291
+MOST_PUBLIC_NAMES = 298
 
 
 def _load(path: Path) -> ModuleType:

@@ -7,7 +7,9 @@ that proved it and the assumptions that hush could not check.
 
 - `Guarantee`: an (epsilon, delta) claim. It explains itself in plain English (`Guarantee.explain`), states what the
   best attack can do (`Guarantee.max_tpr`, `Guarantee.tradeoff`, `Guarantee.posterior`, `Guarantee.advantage`), extends
-  to groups (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
+  to groups (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`). It bounds
+  overfitting (`Guarantee.generalization`) and what poisoned records can change (`Guarantee.poisoned`,
+  `Guarantee.most_poisons`), too.
 - `Unit`, `UnitKind`: the privacy unit: an example, a user, a user within a time window, or a group of these. A unit
   with windows states how they divide time. A release with other windows is charged for as many changes as one window
   touches.
@@ -16,11 +18,14 @@ that proved it and the assumptions that hush could not check.
 - `Bound`: which side of the true epsilon the claim is on: upper, lower or an estimate.
 
 In reading order: `terms`, `windows`, `touched_windows` and `unit` define the vocabulary, `guarantee` the value,
-`limits` and `trade_off` what it allows an attacker, `rounding` and `explanation` the words, `json_form` and
-`window_json` the stored form.
+`limits` and `trade_off` what it allows an attacker, `generalization` what it says about the population, `rounding` and
+`explanation` the words, `json_form` and `window_json` the stored form.
 """
 
 from hush.guarantee.explanation import verdict as verdict  # shared inside hush, not public
+from hush.guarantee.generalization import Generalization as Generalization  # shared inside hush, not public
+from hush.guarantee.generalization import mutual_information_bounds as mutual_information_bounds  # shared inside hush
+from hush.guarantee.generalization import transfer_width as transfer_width  # shared inside hush, not public
 from hush.guarantee.guarantee import Guarantee as Guarantee
 from hush.guarantee.json_form import TEST_RANDOMNESS as TEST_RANDOMNESS  # shared inside hush, not public
 from hush.guarantee.ledger_row import LedgerRow as LedgerRow  # shared inside hush, not public

@@ -181,6 +181,8 @@ def _caveats(guarantee: Guarantee) -> Iterator[str]:
     """Yield the risks that the limits do not cover, and a verdict on a large epsilon."""
     # Membership bounds compare two datasets that agree otherwise; dependent records void them (Humphries et al. 2023).
     yield "All of this takes the other data as fixed: it does not cover what related records reveal."
+    # That smoking causes cancer is known about smokers who took part in no survey (Dwork & Roth 2014, section 1).
+    yield "What is true of the population can still be learnt about you, and would be without your data, too."
     if words := verdict(guarantee.epsilon):
         yield words
 

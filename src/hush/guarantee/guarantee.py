@@ -10,6 +10,7 @@ from typing import Any
 from hush.errors import (
     InvalidArgument,
     Unsupported,
+    check_confidence,
     check_count,
     check_delta,
     check_epsilon,
@@ -18,11 +19,12 @@ from hush.errors import (
 )
 from hush.guarantee import json_form, limits
 from hush.guarantee.explanation import explain
+from hush.guarantee.generalization import Generalization, generalization
 from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.rounding import rounded
 from hush.guarantee.terms import Bound, Relation
 from hush.guarantee.trade_off import TradeOff
-from hush.guarantee.unit import Unit
+from hush.guarantee.unit import Unit, UnitKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,9 @@ class Guarantee:
     def max_tpr(self, fpr: float) -> float:
         """Return the largest true positive rate of any membership test with false positive rate ``fpr``.
 
-        The minimum of e^epsilon * fpr + delta and 1 - e^-epsilon * (1 - delta - fpr), the trade-off curve of
+        This is the hypothesis-testing reading: an observer tests "without you" against "with you". At significance
+        level ``fpr`` no test has more power than this, so fpr + e^epsilon fnr >= 1 - delta, and likewise the other way.
+        It is the minimum of e^epsilon * fpr + delta and 1 - e^-epsilon * (1 - delta - fpr), the trade-off curve of
         (epsilon, delta) differential privacy (Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015, Section 2).
         """
         rate = check_fraction("fpr", fpr)
@@ -90,16 +94,22 @@ class Guarantee:
     def posterior(self, prior: float) -> float:
         """Return the largest posterior probability of membership for an observer whose prior is ``prior``.
 
-        Seeing the result multiplies the odds by at most e^epsilon. For delta = 0 this holds for every single result.
-        For delta > 0 it ignores the slack: a result of probability below delta may reveal everything. For a lower
-        bound, read "at least": some result moves the observer's belief this far, for or against membership.
+        This is the Bayesian reading. Seeing the result multiplies the odds by at most e^epsilon. For delta = 0 this
+        holds for every single result. For delta > 0 it ignores the slack: a result of probability below delta may
+        reveal everything. For a lower bound, read "at least": some result moves the observer's belief this far, for or
+        against membership.
         """
         return limits.posterior(self.epsilon, check_fraction("prior", prior))
 
     def advantage(self) -> float:
         """Return the largest TPR - FPR of any membership test: (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
 
-        This is the tight form (Humphries et al. 2023); Yeom et al. (2018) proved the looser e^epsilon - 1.
+        This is the tight form (Humphries et al. 2023); Yeom et al. (2018) proved the looser e^epsilon - 1. It is also
+        the largest statistical distance (total variation) between releases from neighbouring datasets. For delta = 0 it
+        is tanh(epsilon / 2), at most epsilon / 2. It then also bounds the distance between what an observer believes
+        after a release with your data and after one without, which Kasiviswanathan & Smith (2014) bound by
+        e^epsilon - 1 and lecture notes by 2 epsilon: both likelihoods differ by at most e^epsilon, so the posteriors'
+        ratio is within a factor e^(2 epsilon) in all, and tanh(2 epsilon / 4) is the distance.
         """
         self._require_cap("advantage")
         return limits.advantage(self.epsilon, self.delta)
@@ -112,11 +122,7 @@ class Guarantee:
         mechanism gives a smaller epsilon; prefer it if you have one.
         """
         count = check_count("size", size)
-        if self.bound is not Bound.UPPER:
-            raise Unsupported(
-                f"bound={self.bound.value}: group privacy extends a proven upper bound only",
-                "Multiplying a lower bound or an estimate would claim something that was never shown",
-            )
+        self._require_upper("group privacy extends a proven upper bound only")
         delta = limits.group_delta(self.epsilon, self.delta, count)
         if not delta < 1:
             largest = limits.largest_group(self.epsilon, self.delta)
@@ -125,6 +131,96 @@ class Guarantee:
             )
         epsilon = limits.group_epsilon(self.epsilon, count)
         return replace(self, epsilon=epsilon, delta=delta, unit=self.unit.group(count))
+
+    def generalization(self, num_records: int, *, confidence: float = 0.95, num_queries: int = 1) -> Generalization:
+        """Return bounds on how far what was found in the data can be from the population that they come from.
+
+        A release that hardly depends on any record does not overfit the records. This is about any queries that were
+        chosen by looking at the release, such as the loss of a trained model: each is a function of one record with
+        values in [0, 1]. The gap is its mean over the data, less its mean over the population.
+
+        >>> print(Guarantee(epsilon=1.0, delta=1e-6, relation=Relation.REPLACE).generalization(1_000_000))
+        on average at most 0.463 from the population (stability on average); at most 0.469 with confidence 0.95, by \
+posterior sensitivity (Jung et al. 2020)
+
+        Args:
+            num_records: The number of units in the data.
+            confidence: The confidence of the bound on all gaps together.
+            num_queries: The number of queries.
+
+        Guarantee:
+            For delta = 0 the mean gap is at most tanh(epsilon / 4): the largest difference between a posterior and its
+            prior. For delta > 0 it is at most `advantage`. Add-or-remove and zero-out are first converted: a
+            replacement is two changes. The other bound holds with the stated confidence.
+
+        Assumes:
+            The units are drawn independently from the population (the caller's duty). The claim is an upper bound, and
+            is not for windows of a user, which are not independent (checked here).
+
+        References:
+            Bousquet & Elisseeff 2002, Lemma 7 (stability on average is generalisation in expectation). Dwork et al.
+            2015, Theorem 20 (max-information, delta = 0). Jung et al. 2020, Theorem 3.5, with a smaller constant (see
+            `hush.guarantee.generalization`) and an answer that is only imagined. Where both apply, the smaller one is
+            returned. e^epsilon - 1 (Dwork et al. 2015) and 18 epsilon (Bassily et al. 2016) are larger.
+        """
+        self._require_upper("generalization follows from a proven upper bound only")
+        if self.unit.kind is UnitKind.USER_WINDOW:
+            raise Unsupported(
+                f"generalization per {self.unit}: windows of one user are not independent draws from a population",
+                "State the guarantee per user",
+            )
+        size = 1 if self.relation is Relation.REPLACE else 2
+        epsilon, delta = limits.group_epsilon(self.epsilon, size), limits.group_delta(self.epsilon, self.delta, size)
+        return generalization(
+            epsilon,
+            min(delta, 1.0),
+            check_count("num_records", num_records),
+            _check_queries(num_queries),
+            check_confidence("confidence", confidence),
+        )
+
+    def poisoned(self, probability: float, num_changes: int) -> tuple[float, float]:
+        """Return the range of a probability after an attacker has changed ``num_changes`` units of the data.
+
+        It bounds the expectation of any score in [0, 1], too, such as an attacker's loss or a class's share of votes.
+
+        >>> low, high = Guarantee(epsilon=0.1, delta=0).poisoned(0.9, 5)
+        >>> round(low, 3), round(high, 3)
+        (0.835, 0.939)
+
+        Args:
+            probability: The probability, or expected score in [0, 1], on the data without the changes.
+            num_changes: The number of changes, as ``relation`` defines them. To replace a record is two changes under
+                add-or-remove and zero-out.
+
+        References:
+            Ma, Zhu & Hsu 2019, Theorem 4 (the cost of an attack, from below); group privacy for the other side, and
+            for the complement, which is tighter for probabilities above a half.
+        """
+        self._require_upper("robustness to poisoning follows from a proven upper bound only")
+        rate = check_fraction("probability", probability)
+        count = check_count("num_changes", num_changes, minimum=0)
+        return limits.poisoned(self.epsilon, self.delta, rate, count) if count else (rate, rate)
+
+    def most_poisons(self, lower: float, upper: float) -> int:
+        """Return how many changes of the data cannot make a more likely result the less likely one; at most 10^12.
+
+        For a prediction by a random release, such as a privately trained model: no attacker who poisons this many
+        units can make another class the most likely one.
+
+        >>> Guarantee(epsilon=0.1, delta=1e-6).most_poisons(lower=0.9, upper=0.1)
+        16
+
+        Args:
+            lower: A lower bound on the probability, or expected score, of the most likely result.
+            upper: An upper bound on that of every other result.
+
+        References:
+            Lecuyer et al. 2019, Proposition 1, with records in the place of pixels; Ma, Zhu & Hsu 2019.
+        """
+        self._require_upper("robustness to poisoning follows from a proven upper bound only")
+        bounds = check_fraction("lower", lower), check_fraction("upper", upper)
+        return limits.most_poisons(self.epsilon, self.delta, *bounds)
 
     def explain(self) -> str:
         """Return the guarantee in plain English: odds, belief, the best attack, risk, caveats and assumptions.
@@ -152,6 +248,14 @@ class Guarantee:
         claim = f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
         return f"NOT PRIVATE, {json_form.NOT_PRIVATE}: {claim}" if is_test else claim
 
+    def _require_upper(self, reason: str) -> None:
+        """Refuse to derive a promise from a lower bound or an estimate."""
+        if self.bound is not Bound.UPPER:
+            raise Unsupported(
+                f"bound={self.bound.value}: {reason}",
+                "Anything else would claim something that was never shown",
+            )
+
     def _require_cap(self, what: str) -> None:
         """Refuse to limit an attack by a lower bound."""
         if self.bound is Bound.LOWER:
@@ -173,6 +277,13 @@ def _check_claim(epsilon: Any, bound: Bound) -> float:
             )
         return math.inf
     return check_epsilon("epsilon", epsilon)
+
+
+def _check_queries(num_queries: Any) -> int:
+    """Return a number of queries whose share of a probability is still a float."""
+    if not check_count("num_queries", num_queries) <= 10**18:
+        raise InvalidArgument("num_queries", num_queries, "at most 10^18")
+    return int(num_queries)
 
 
 def _check_line(name: str, text: Any) -> None:

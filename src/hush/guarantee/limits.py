@@ -16,6 +16,9 @@ _LARGEST_EXPONENT = 709.0  # exp() of more overflows
 # keeps the result an upper bound.
 _ROUNDING = 1 + 1e-12
 
+_MARGIN = 1e-12  # above the rounding errors of a probability
+_MOST_UNITS = 10**12
+
 
 def odds_factor(epsilon: float) -> float:
     """Return e^epsilon, or infinity where a float cannot hold it."""
@@ -49,6 +52,36 @@ def advantage(epsilon: float, delta: float) -> float:
     """Return the largest TPR - FPR of any test: (e^eps - 1 + 2 delta) / (e^eps + 1)."""
     # tanh(eps / 2) is (e^eps - 1) / (e^eps + 1) without the overflow.
     return min(math.tanh(epsilon / 2) + 2 * delta / (odds_factor(epsilon) + 1), 1.0)
+
+
+def poisoned(epsilon: float, delta: float, probability: float, size: int) -> tuple[float, float]:
+    """Return bounds on what a probability can become if ``size`` units change, rounded outwards.
+
+    Group privacy gives p' <= e^(k eps) p + delta_k for the event and for its complement (Ma, Zhu & Hsu 2019).
+    """
+    group = group_epsilon(epsilon, size), group_delta(epsilon, delta, size)
+    if not group[1] < 1:
+        return 0.0, 1.0
+    high, complement = max_tpr(*group, probability), max_tpr(*group, 1 - probability)
+    return max(1 - complement - _MARGIN, 0.0), min(high + _MARGIN, 1.0)
+
+
+def most_poisons(epsilon: float, delta: float, lower: float, upper: float) -> int:
+    """Return the largest number of changed units that leaves one probability above another, at most 10^12."""
+    low, high = -1, 0  # low is certain, and high is not once the first loop is done
+    while high <= _MOST_UNITS and _stays_above(epsilon, delta, lower, upper, high):
+        low, high = high, 2 * high + 1
+    high = min(high, _MOST_UNITS + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _stays_above(epsilon, delta, lower, upper, middle) else (low, middle)
+    return max(low, 0)
+
+
+def _stays_above(epsilon: float, delta: float, lower: float, upper: float, size: int) -> bool:
+    if size == 0:
+        return lower > upper
+    return poisoned(epsilon, delta, lower, size)[0] > poisoned(epsilon, delta, upper, size)[1]
 
 
 def group_epsilon(epsilon: float, size: int) -> float:

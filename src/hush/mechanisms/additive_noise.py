@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.accounting import events
-from hush.errors import InvalidArgument, check_confidence
+from hush.errors import InvalidArgument, Unsupported, check_confidence
 from hush.guarantee import Relation
 from hush.mechanisms.mechanism import Mechanism, Release
 from hush.numerics import as_floats, quiet_numpy
@@ -60,6 +60,11 @@ class AdditiveNoise(Mechanism):
 
     def interval(self, release: Release[Any], confidence: float = 0.95) -> tuple[Any, Any]:
         """Return the confidence interval around a released value, for all coordinates together."""
+        if release.is_processed:
+            raise Unsupported(
+                "the interval of a release after map: the noise is not that of the value",
+                "Take the interval of the release first, and map its ends",
+            )
         margin = self.accuracy(confidence)
         return release.value - margin, release.value + margin
 

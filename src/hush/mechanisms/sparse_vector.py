@@ -150,7 +150,8 @@ class ThresholdSession:
         """Answer one query; the caller holds the lock."""
         if not self.remaining > 0:
             raise BudgetExceeded(
-                f"count={self.mechanism.count} positive answers were given: the session is over", "Start a new one"
+                f"count={self.mechanism.count} positive answers were given: the session is over",
+                "A new one costs epsilon once more",
             )
         grid, scales = self.mechanism._grid, self.mechanism._scales
         limit = self._threshold if threshold is None else self._public(threshold)

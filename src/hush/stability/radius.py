@@ -6,17 +6,32 @@ It follows from bounds on the class probabilities under noise. `smoothing.py` es
 
 from __future__ import annotations
 
+from enum import Enum
+
 from scipy.special import ndtri
 
 from hush.errors import InvalidArgument, check_positive
 
 
+class InputNorm(Enum):
+    """The norm in which an attacker's change of an input is measured.
+
+    >>> InputNorm.LINF.value
+    'Linf'
+    """
+
+    L1 = "L1"
+    L2 = "L2"
+    LINF = "Linf"
+
+
 def gaussian_radius(lower: float, upper: float, noise_stddev: float) -> float:
     """Return the L2 radius within which the most likely class stays the most likely; 0 if there is none.
 
-    The radius is noise_stddev / 2 (Phi^-1(lower) - Phi^-1(upper)). It is the largest radius that follows from the two
-    probabilities: for some classifier with these probabilities, the prediction flips just beyond it. In terms of
-    Gaussian differential privacy, an input moved by r is a neighbour with mu = r / noise_stddev.
+    The radius is noise_stddev / 2 (Phi^-1(lower) - Phi^-1(upper)), for bounds on probabilities or on expected scores in
+    [0, 1]. It is the largest radius that follows from the two bounds: for some classifier with these probabilities, the
+    prediction flips just beyond it. In terms of Gaussian differential privacy, an input moved by r is a neighbour with
+    mu = r / noise_stddev.
 
     >>> round(gaussian_radius(0.9, 0.1, 1.0), 3)
     1.282

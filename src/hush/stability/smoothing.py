@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hush.audit import Side, clopper_pearson
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.randomness import RandomSource, source_or_default, standard_normal
-from hush.stability.radius import gaussian_radius
+from hush.stability.radius import InputNorm, gaussian_radius
 
 _MAX_RATIO = 2.0**20  # of inputs to noise: beyond this, the noise loses digits
 Radius = Callable[[float, float, float], float]
@@ -31,18 +31,20 @@ class Certificate:
 
     Attributes:
         label: The class; None if the vote is too close.
-        radius: No change of the input with an L2 norm below this changes the class.
-        lower: A lower bound on the probability of the class under noise.
+        radius: No change of the input with a norm below this changes the class.
+        lower: A lower bound on the probability, or the expected score, of the class under noise.
         confidence: The confidence of the certificate. It is statistical, because the votes are a sample.
+        norm: The norm of changes.
     """
 
     label: int | None
     radius: float
     lower: float
     confidence: float
+    norm: InputNorm = InputNorm.L2
 
     def withstands(self, norm: float) -> bool:
-        """Return whether the class is certified against changes of this L2 norm."""
+        """Return whether the class is certified against changes of this norm."""
         return self.label is not None and norm <= self.radius
 
 

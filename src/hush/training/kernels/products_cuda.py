@@ -56,8 +56,18 @@ def product_sum(g: Tensor, x: Tensor) -> Tensor:
 
 @triton.jit
 def _product_sum(
-    g, x, parts, size, split_size, positions, outputs, inputs, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr
-):  # fmt: skip
+    g,
+    x,
+    parts,
+    size,
+    split_size,
+    positions,
+    outputs,
+    inputs,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+):
     columns = tl.cdiv(inputs, COLUMNS)
     p = tl.program_id(0) // columns * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(0) % columns * COLUMNS + tl.arange(0, COLUMNS)

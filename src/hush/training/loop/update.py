@@ -271,7 +271,7 @@ class _SideStream:
 
     def __init__(self, device: torch.device) -> None:
         """Create the stream."""
-        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._device, self._stream = device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._last_use: torch.cuda.Event | None = None
 
     def run(self, draw: Callable[[], Tensor]) -> Tensor:
