@@ -48,8 +48,9 @@ DATE_DIFF counts the beginnings of a unit between two dates, also where Spark co
 expression, such as SUM(x * x), computes with columns that are clamped to their bounds. Numbers that are not finite or
 beyond 1e100, and dates outside years 1 to 9999, are NULL. Text is compared byte by byte, whatever the column's
 collation. WEEK is the week of ISO 8601. What the clocks of time zones show is computed by hush, for the years 1900 to
-2099; other timestamps are NULL there. A regular expression sees the first 2,000 characters of a text. Columns of CSV
-files are text, except those with declared bounds, which are numbers.
+2099; other timestamps are NULL there. A regular expression sees the first 2,000 characters of a text. CONCAT, CONCAT_WS
+and || cut what they join, so that the result has a million characters at most: of n texts, the first 1,000,000 / n
+characters of each count. Columns of CSV files are text, except those with declared bounds, which are numbers.
 
 Databases are PostgreSQL, DuckDB, MySQL, MariaDB, BigQuery, Snowflake and Databricks. All but the first two compute only
 with the first 10,000 characters of a text (MySQL and MariaDB: 250), and numbers stop at 1e101, which counts as missing.

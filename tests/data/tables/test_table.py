@@ -139,3 +139,21 @@ def test_letters_are_no_truth_values() -> None:
     table = TableData("test", ["sex"], [UNTYPED], fill).table
     np.testing.assert_array_equal(table.floats(["sex"])[0], [*[np.nan] * 5, 1, 0, 1])
     assert table.text_columns(["sex"]) == ["sex"]
+
+
+@pytest.mark.parametrize("last", [2**63 - 1, -(2**63), -9_223_372_036_854_775_000, 10**18])
+@pytest.mark.parametrize(("unit", "zone"), [("ms", None), ("ms", "UTC"), ("us", None), ("us", "UTC"), ("ns", "UTC")])
+def test_one_date_stops_the_reading_of_no_other(unit: str, zone: str | None, last: int, tmp_path: Path) -> None:
+    """DuckDB cannot convert some of these, and cannot write others as text."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    day = 86_400 * {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    moments = arrow.array([day, None, 2 * day, last], arrow.int64()).view(arrow.timestamp(unit, zone))
+    nested = arrow.ListArray.from_arrays([0, 1, 2, 3, 4], moments)
+    parquet.write_table(arrow.table({"at": moments, "nested": nested, "y": list("abab")}), tmp_path / "t.parquet")
+    source: Any = data.open_data(tmp_path / "t.parquet")
+    rows: RowTable = source.table
+    assert rows.floats(["at"])[0][[0, 2]].tolist() == [1.0, 2.0]
+    assert [text[:10] for text in rows.texts("at")[:3]] == ["1970-01-02", "", "1970-01-03"]
+    assert rows.text_columns(["at"]) == []
+    assert len(rows.hashes("at", KEY)[0]) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,6 +186,16 @@ def test_a_table_is_declared_and_asked(host: Any) -> None:
         hush.table(data, name="nothing", unit="user_id")
     with pytest.raises(Unsupported, match="number of a row"):
         hush.table(data, name="people", unit="row")
+
+
+def test_a_view_of_a_file_is_refused(tmp_path: Path) -> None:
+    host = DuckDBThroughSQLAlchemy(None)
+    path = tmp_path / "people.csv"
+    path.write_text("who\n1\n")
+    host.connection.execute(f"CREATE VIEW people AS SELECT * FROM read_csv('{path}')")
+    with pytest.raises(Unsupported, match="people reads a file whose values are not checked"):
+        host.engine.columns("people")
+    host.close()
 
 
 def test_constants_are_read_as_written(host: Any, ranking_key: bytes) -> None:

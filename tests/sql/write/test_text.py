@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import duckdb
 import pytest
 import sqlglot
 
+from hush.data.tables.catalog import Catalog
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.engines.views import exact_groups
+from hush.sql.read.query import plan_query
 from hush.sql.syntax.grid import on_grid
 from hush.sql.write.dialects import DIALECTS
 from hush.sql.write.plan import QueryPlan
 from hush.sql.write.text.sums import row_integer
+from hush.statistics import ContributionLimits
 from sql.queries import EXACT_QUERIES
 
 WRITTEN = [*EXACT_QUERIES, "SELECT note, MEDIAN(income) FROM people GROUP BY note"]
@@ -70,3 +76,24 @@ def test_columns_of_a_table_are_qualified(planned: Callable[..., QueryPlan], ran
     text = planned("SELECT COUNT(*) FROM people").sql(ranking_key=ranking_key)
     assert 's."user_id" AS u0' in text
     assert 's."user_id" IS NOT NULL' in text
+
+
+def test_text_that_is_joined_again_and_again_ends_no_query(
+    connection: Any, described: Callable[..., Catalog], ranking_key: bytes
+) -> None:
+    # Without a limit, the text of one person alone would have 1000 * 50^4 characters, and no engine holds it.
+    joined = ["SELECT user_id, MAX(CASE WHEN num = 7 THEN REPEATED END) AS t FROM people GROUP BY user_id"]
+    joined += [
+        f"SELECT user_id, MAX({function.format(', '.join(['t'] * 50))}) AS t FROM c{index} GROUP BY user_id"
+        for index, function in enumerate(
+            ("CONCAT({0})", "CONCAT_WS('-', {0})", f"{' || '.join(['t'] * 50)}", "CONCAT({0})")
+        )
+    ]
+    tables = ", ".join(f"c{index} AS ({text})" for index, text in enumerate(joined))
+    text = f"WITH {tables} SELECT COUNT(*) FROM c4 WHERE LENGTH(t) BETWEEN 900000 AND 1000000"
+    text = text.replace("REPEATED", f"'{'x' * 1000}'")
+    connection.execute("UPDATE people SET num = CASE WHEN user_id = 5 THEN 7 END")
+    engine = DuckDBEngine(connection=connection)
+    plan = plan_query(text, tables=described(engine), limits=ContributionLimits(rows_per_unit=1))
+    (group,) = exact_groups(plan, engine, ranking_key=ranking_key)
+    assert list(group.sums.values()) == [1]

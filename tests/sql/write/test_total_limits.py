@@ -9,13 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
-from hush.statistics import TotalLimits
+from hush.statistics import ContributionLimits, TotalLimits
 from sql.hosts import QUERIES, numbers_by_name, total_changes
 from sql.write.test_bounded import INTRUDERS
+
+pandas = pytest.importorskip("pandas")
 
 MEDIANS = [
     "SELECT region, MEDIAN(income), COUNT(*) FROM people GROUP BY region",
@@ -132,3 +135,43 @@ def test_without_groups_a_limit_in_total_is_one_for_each_group(
     plan = plan_query("SELECT COUNT(*) FROM people", tables=described(engine), limits=LIMITS[0])
     assert (plan.in_total, plan.rows_per_unit) == (False, 5)
     assert "hush_turns" not in plan.sql(ranking_key=ranking_key)
+
+
+ROW_QUERIES = [
+    "SELECT zone, COUNT(*), SUM(age), COUNT(DISTINCT age) FROM people JOIN zones USING (note) GROUP BY zone",
+    "SELECT zone, MEDIAN(age) FROM people JOIN zones USING (note) GROUP BY zone",
+]
+
+
+def rows_without(left_out: int | None, text: str, limits: TotalLimits | ContributionLimits, key: bytes) -> Any:
+    """Return the plan and the numbers of a table whose rows are the units, without one of them."""
+    people = pandas.DataFrame({"note": [f"n{i % 5}" for i in range(90)], "age": [i % 7 for i in range(90)]})
+    zones = pandas.DataFrame({"note": [f"n{i % 5}" for i in range(50)], "zone": [f"z{i}" for i in range(50)]})
+    engine = DuckDBEngine({"people": people.drop(index=[] if left_out is None else [left_out]), "zones": zones})
+    rows = PrivateTable(
+        columns=engine.columns("people"), unit="row", row_id=engine.row_id("people"), bounds={"age": (0, 6)}
+    )
+    tables = Catalog({"people": rows, "zones": PublicTable(columns=engine.columns("zones"))})
+    plan = plan_query(text, tables=tables, limits=limits)
+    return plan, numbers_by_name(plan, engine, key)
+
+
+@pytest.mark.parametrize("text", ROW_QUERIES)
+@pytest.mark.parametrize(
+    "limits",
+    [TotalLimits(rows_in_total=2, groups_per_unit=3), ContributionLimits(rows_per_unit=1, groups_per_unit=2)],
+)
+def test_the_number_of_a_row_does_not_decide_which_of_its_groups_count(
+    text: str, limits: TotalLimits | ContributionLimits, ranking_key: bytes
+) -> None:
+    # Without row 3, all rows after it have other numbers.
+    plan, before = rows_without(None, text, limits, ranking_key)
+    _, after = rows_without(3, text, limits, ranking_key)
+    changed = {
+        group
+        for name in before.keys() | after.keys()
+        for group in before[name].keys() | after[name].keys()
+        if before[name].get(group) != after[name].get(group)
+    }
+    keys = {group[0] if isinstance(group[0], tuple) else group for group in changed}  # of a leaf, its group's
+    assert 0 < len(keys) <= plan.groups_per_unit

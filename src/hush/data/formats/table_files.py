@@ -131,7 +131,7 @@ def open_parquet(path: Path, name: str) -> TableData:
 
         try:
             connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({file.query()}) AS p({columns})")
-        except duckdb.InvalidInputException:
+        except (duckdb.InvalidInputException, duckdb.ConversionException):
             query = file.tolerant_query(connection, f"{table}_not_text")
             connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) AS p({columns})")
 

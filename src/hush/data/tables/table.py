@@ -139,9 +139,11 @@ class RowTable:
             return rows
 
     def _column(self, name: str) -> tuple[str, str]:
-        """Return a column's name in the table ``t``, and its declared type."""
+        """Return a column in the table ``t``, and its declared type."""
         position = self._positions[name]
-        return f"t.c{position}", self._types[position]
+        column, kind = f"t.c{position}", self._types[position]
+        # No function takes moments in nanoseconds.
+        return f"CAST({column} AS TIMESTAMPTZ)" if kind == "TIMESTAMPTZ_NS" else column, kind
 
     def _number(self, name: str) -> str:
         """Return the SQL of a column as a number; NULL where it is none."""
@@ -156,20 +158,26 @@ class RowTable:
 
     def _not_number(self, name: str) -> str:
         """Return the SQL of 1 where a column has a value that is not a number; NULL elsewhere."""
-        column, _ = self._column(name)
+        column, kind = self._column(name)
         number = self._number(name)
-        return f"(CASE WHEN {number} IS NULL AND lower(trim(CAST({column} AS VARCHAR))) NOT IN {_MISSING} THEN 1 END)"
+        text = f"lower(trim(CAST({_in_calendar(column, kind)} AS VARCHAR)))"
+        return f"(CASE WHEN {number} IS NULL AND {text} NOT IN {_MISSING} THEN 1 END)"
 
     def _text(self, name: str) -> str:
         """Return the SQL of a column as trimmed text; NULL where it is empty."""
         column, kind = self._column(name)
-        text = f"CAST({column} AS VARCHAR)"
+        text = f"CAST({_in_calendar(column, kind)} AS VARCHAR)"
         if kind.startswith(_FRACTIONAL):  # so that 3.0 is the class 3
             number = f"CAST({column} AS DOUBLE)"
             is_integer = f"isfinite({number}) AND {number} = trunc({number}) AND abs({number}) < 9007199254740992"
             short = f"CAST(TRY_CAST({number} AS BIGINT) AS VARCHAR)"
             text = f"(CASE WHEN isnan({number}) THEN NULL WHEN {is_integer} THEN {short} ELSE {text} END)"
         return f"nullif(trim({text}), '')"
+
+
+def _in_calendar(column: str, kind: str) -> str:
+    """Return a column without dates outside years 1 to 9999, some of which DuckDB cannot write as text."""
+    return f"(CASE WHEN year({column}) BETWEEN 1 AND 9999 THEN {column} END)" if kind_of(kind) == DATE else column
 
 
 def _filled(values: Any, missing: Any) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.data_identity import Identity
+from hush.sql.engines.duckdb import check_values_are_stored
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.sessions import RULES
 from hush.sql.write.dialects import dialect_named
@@ -63,6 +64,8 @@ class ConnectionEngine:
             types[str(row[0])] = self._rules.declared(row)
         if not types:
             raise EngineFailed("the engine has no such table, or may not read it.")
+        if self.dialect == "duckdb":
+            check_values_are_stored(table, self.run)
         return types
 
     def identity(self, table: str) -> Identity | None:

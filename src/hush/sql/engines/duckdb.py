@@ -17,7 +17,7 @@ from hush.data import ParquetFile, TableData, connect, open_table_file, quote_na
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.data_identity import ContentKey, Identity, file_identity
 from hush.sql.engines.engine import EngineFailed, redact_errors
-from hush.sql.engines.frames import with_text_columns, with_valid_texts
+from hush.sql.engines.frames import is_frame, with_text_columns, with_valid_moments, with_valid_texts
 
 ACCEPTED = (
     "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB "
@@ -35,7 +35,9 @@ SELECT CASE WHEN NOT t.temporary THEN d.path END, t.schema_name
 FROM duckdb_tables() AS t JOIN duckdb_databases() AS d USING (database_oid) WHERE lower(t.table_name) = lower($1)
 UNION ALL SELECT NULL, v.schema_name FROM duckdb_views() AS v WHERE lower(v.view_name) = lower($1)
 """
-_GUESSING = re.compile(r'"name": "(PANDAS_SCAN|READ_CSV\w*|READ_JSON\w*|READ_NDJSON\w*) *"')
+_UNREADABLE = ("InvalidInputException", "ConversionException")  # errors over a value of a Parquet file
+# What reads anything but stored tables: SQLITE_SCAN, PYTHON_ARROW_SCAN, READ_CSV_AUTO and others.
+_UNCHECKED = re.compile(r'"name": "((?!(?:SEQ|INDEX|COLUMN_DATA|DUMMY|DELIM|CTE|REC_CTE)_SCAN)\w*SCAN\w*|READ_\w+) *"')
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
@@ -51,9 +53,9 @@ class DuckDBEngine:
     Assumes:
         Names and declared types of columns are public: *the caller's duty*. CSV files quote cells that hold quotes,
         separators or line breaks: *the caller's duty*. Built-in functions of your connection are not redefined; views
-        of it compare texts byte by byte, and compute row by row without errors: *the caller's duty*. Types of columns
-        are declared, and not guessed from values: *checked here*. Running times, and whether memory suffices, are not
-        hidden: *the caller's duty*.
+        of it compare texts byte by byte, and compute row by row without errors: *the caller's duty*. Its tables are
+        stored, and not read from files or data frames in each query: *checked here*. Running times, and whether memory
+        suffices, are not hidden: *the caller's duty*.
     """
 
     dialect = "duckdb"
@@ -96,7 +98,7 @@ class DuckDBEngine:
             rows = self._connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
             collated = self._collated_columns(table)
         if table not in self._frames:
-            self._check_types_are_declared(table)
+            check_values_are_stored(table, self.run)
         return {str(row[0]): "VARCHAR COLLATE" if row[0] in collated else str(row[1]) for row in rows}
 
     def read_decimal_commas(self, table: str, columns: Sequence[str]) -> None:
@@ -217,8 +219,7 @@ class DuckDBEngine:
         """
         if table not in self._parquet:
             return 1
-        with redact_errors():
-            rows = int(self._connection.execute(f"SELECT COUNT(*) FROM {quote_name(table)}").fetchall()[0][0])
+        ((rows,),) = self.run(f"SELECT COUNT(*) FROM {quote_name(table)}")
         return int(min(_MAX_PARTS, 2 ** max(0, math.ceil(math.log2(max(rows, 1) / _PART_ROWS) / 2))))
 
     def drop(self, name: str) -> None:
@@ -227,14 +228,14 @@ class DuckDBEngine:
             self._connection.execute(f"DROP TABLE IF EXISTS temp.{quote_name(name)}")
 
     def _execute(self, statement: Callable[[], Any]) -> Any:
-        """Run a statement. If it fails over a text in a Parquet file that is not UTF-8, such texts become NULL."""
+        """Run a statement. If it fails over a value of a Parquet file that DuckDB cannot read, such values are NULL."""
         self.load()
         with redact_errors():
             try:
                 return statement()
             except Exception as error:
                 strict = set(self._parquet) - self._tolerant
-                if type(error).__name__ != "InvalidInputException" or not strict:
+                if type(error).__name__ not in _UNREADABLE or not strict:
                     raise
                 for number, name in enumerate(self._parquet):
                     if name in strict:
@@ -277,10 +278,10 @@ class DuckDBEngine:
     def _register_frame(self, name: str, data: Any) -> None:
         """Register a data frame or an Arrow table, which DuckDB reads in place."""
         try:
-            if isinstance(data, (list, tuple, dict)):
+            if not is_frame(data):
                 raise EngineFailed  # DuckDB would read a dictionary as columns of NumPy
             with redact_errors():
-                frame = with_valid_texts(data)
+                frame = with_valid_moments(with_valid_texts(data))
                 self._frames[name] = with_text_columns(frame) if self._is_yours else frame
                 self._connection.register(name, self._frames[name])
         except EngineFailed:
@@ -304,24 +305,29 @@ class DuckDBEngine:
             # Two units whose ids are equal under the collation would be bounded as one.
             raise Unsupported("the connection has a default collation", "Reset it, so that units are compared exactly")
 
-    def _check_types_are_declared(self, table: str) -> None:
-        """Refuse what guesses types from values: a data frame that you registered, or a view of a CSV or JSON file.
-
-        One record could decide the type of a column, and so how all others are read, or end each query.
-        """
-        with redact_errors():
-            query = f"EXPLAIN (FORMAT JSON) SELECT * FROM {quote_name(table)}"
-            plan = self._connection.execute(query).fetchall()[0][1]
-        if guess := _GUESSING.search(plan):
-            reads = "data frame" if guess[1] == "PANDAS_SCAN" else "CSV or JSON file"
-            what = f"{table} reads a {reads} whose types are guessed from values: one record could change them all"
-            raise Unsupported(what, f"Pass the {reads} itself, or create a table from it")
-
     def _collated_columns(self, table: str) -> set[str]:
         """Return the columns of a table that are not compared byte by byte."""
         query = "SELECT sql FROM duckdb_tables() WHERE lower(table_name) = lower(?)"
         definitions = self._connection.execute(query, [table]).fetchall()
         return set().union(*(collated_names(sql or "") for (sql,) in definitions))
+
+
+def check_values_are_stored(table: str, run: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    """Refuse what reads values unchecked: a data frame that was registered, or a view of a file.
+
+    Types of data frames, CSV and JSON files are guessed from values, so one record could decide how all others are
+    read. A text that is not UTF-8 in an Arrow table or a Parquet file would end each query, and so would one in a
+    column of numbers of SQLite.
+
+    Args:
+        table: The name of the table.
+        run: Returns the rows of a query.
+    """
+    ((_, plan),) = run(f"EXPLAIN (FORMAT JSON) SELECT * FROM {quote_name(table)}")
+    if scan := _UNCHECKED.search(plan):
+        reads = "data frame" if scan[1].endswith(("PANDAS_SCAN", "ARROW_SCAN")) else "file"
+        what = f"{table} reads a {reads} whose values are not checked: one record could end each query"
+        raise Unsupported(what, f"Pass the {reads} itself, or create a table from it")
 
 
 def collated_names(definition: str) -> set[str]:

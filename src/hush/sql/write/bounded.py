@@ -377,7 +377,7 @@ def _turns_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     a unit add up to at most the limit, whatever its rows are.
     """
     units, keys, limit = _unit_names(plan), _key_names(plan), plan.rows_per_unit
-    order = ", ".join([dialect.rank([*units, *keys], ranking_key), *keys])
+    order = ", ".join([dialect.rank([*_ranked_units(plan), *keys], ranking_key), *keys])
     window = f"OVER (PARTITION BY {', '.join(units)} ORDER BY {order} ROWS UNBOUNDED PRECEDING)"
     turns = f"SELECT *, ROW_NUMBER() {window} AS turn, SUM(n) {window} AS so_far FROM hush_pairs"
     left = f"LEAST(n, GREATEST({limit} - (so_far - n), 0))"

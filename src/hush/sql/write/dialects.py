@@ -104,6 +104,7 @@ _PLUMBING = {
     "sum": "SUM({0})",
     "same": "{0} IS NOT DISTINCT FROM {1}",
     "partition_number": "{0}",
+    "joined_part": "SUBSTRING({0}, 1, {1})",
     "join_texts": "({0} || {1})",
     "join_present": "CONCAT_WS({0}, {1})",
     "split_part": "SPLIT_PART({0}, {1}, {2})",
@@ -185,6 +186,8 @@ _POSTGRES = {
     "AS [double]) END END)",
     "to_date": "(CASE WHEN TRIM({0}) ~ " + DATE_PATTERN + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
 }
+# A moment in nanoseconds is of a type that no function takes.
+_DUCKDB = {"instant_column": _PLUMBING["instant_column"].replace("{0}", "CAST({0} AS TIMESTAMPTZ)")}
 _SPARK = {
     "position": "CAST(INSTR({0}, {1}) AS [double])",
     "days_between": "CAST(DATEDIFF({0}, {1}) AS [double])",
@@ -393,7 +396,7 @@ DIALECTS: Mapping[str, Dialect] = {
         time="TIMESTAMP",
         ranking="HASH(HASH({0}))",
         collation=" COLLATE C",
-        templates={},
+        templates=_DUCKDB,
     ),
     "spark": _dialect(
         "spark",

@@ -99,6 +99,7 @@ _BIGQUERY = {
     "integer": "CAST({0} AS INT64)",
     "sum": "SUM(CAST({0} AS NUMERIC))",  # of INT64, it raises when it overflows
     "partition_number": "CAST({0} AS STRING)",  # PARTITION BY takes no FLOAT64
+    "joined_part": "{0}",  # what is joined is cut afterwards
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
     "join_present": f"LEFT(COALESCE(ARRAY_TO_STRING([{{1}}], {{0}}), ''), {_LARGEST_TEXT})",  # skips NULL
     "split_part": "COALESCE(SPLIT({0}, {1})[SAFE_ORDINAL({2})], CASE WHEN {0} IS NOT NULL THEN '' END)",
@@ -137,6 +138,7 @@ _SNOWFLAKE = {
     "text_unit": "SHA2(CAST({0} AS VARCHAR), 256)",
     "exact_unit": "CAST({0} AS VARCHAR)",
     "hash": "SHA2({0}, 256)",
+    "joined_part": "{0}",  # what is joined is cut afterwards
     "join_texts": f"LEFT({{0}} || {{1}}, {_LARGEST_TEXT})",
     "join_present": f"LEFT(ARRAY_TO_STRING(ARRAY_CONSTRUCT_COMPACT({{1}}), {{0}}), {_LARGEST_TEXT})",
     "date_text": "TO_CHAR({0}, 'YYYY-MM-DD')",
@@ -158,6 +160,7 @@ _SNOWFLAKE = {
 _DATABRICKS = {
     "sum": "TRY_SUM({0})",  # NULL where SUM raises
     "text_column": f"LEFT(CAST({{0}} AS STRING), {_LARGEST_TEXT})",
+    "joined_part": "{0}",  # what is joined is cut afterwards
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT})",
     "join_present": f"LEFT(CONCAT_WS({{0}}, {{1}}), {_LARGEST_TEXT})",
     "integer_text": f"CAST({_INTEGER.replace('[integer]', 'BIGINT')} AS STRING)",
@@ -203,6 +206,7 @@ _MYSQL = {
     "hash": "SHA2({0}, 256)",
     "integer": "CAST({0} AS SIGNED)",
     "same": "{0} <=> {1}",
+    "joined_part": "{0}",  # what is joined is cut afterwards
     "join_texts": f"LEFT(CONCAT({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
     "join_present": f"LEFT(CONCAT_WS({{0}}, {{1}}), {_LARGEST_TEXT_OF_MYSQL})",
     "public_list": "({0}) AS {1}",

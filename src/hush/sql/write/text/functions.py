@@ -15,6 +15,7 @@ from hush.sql.write.text.sums import sum_or_mean
 Writer = Callable[..., str]  # of an expression, a dialect and the texts of the operands
 
 _LONGEST_REST = 2_000_000_000  # characters: no engine has longer texts
+_LONGEST_JOINED = 1_000_000  # characters: every engine holds texts of many times that size
 
 
 def _case(expression: Expr, dialect: Dialect, *parts: str) -> str:
@@ -146,13 +147,26 @@ def _seconds(text: str, clock: Sequence[Step], dialect: Dialect) -> str:
 
 def _concat(expression: Expr, dialect: Dialect, *texts: str) -> str:
     """Return texts joined in pairs, which gives NULL if one of them is NULL."""
-    template = dialect.templates["join_texts"]
-    return reduce(template.format, texts) if len(texts) > 1 else texts[0]
+    return reduce(dialect.templates["join_texts"].format, _cut(expression, dialect, texts))
 
 
 def _concat_ws(expression: Expr, dialect: Dialect, *texts: str) -> str:
     """Return texts joined with a separator between them; those that are NULL are left out."""
-    return dialect.templates["join_present"].format(texts[0], ", ".join(texts[1:]))
+    separator, *others = _cut(expression, dialect, texts)
+    return dialect.templates["join_present"].format(separator, ", ".join(others))
+
+
+def _cut(expression: Expr, dialect: Dialect, texts: Sequence[str]) -> list[str]:
+    """Return the parts of a longer text, so short that all of them together have `_LONGEST_JOINED` characters at most.
+
+    A text that is joined to itself again and again, in a chain of subqueries, would be longer than any engine can hold,
+    and end the query. It could be that of one row.
+    """
+    longest, template = _LONGEST_JOINED // len(texts), dialect.templates["joined_part"]
+    return [
+        text if operand.op == "literal" else template.format(text, longest)
+        for operand, text in zip(expression.args, texts, strict=True)
+    ]
 
 
 # What has no writer is a template of the dialect.
