@@ -37,6 +37,7 @@ from hush.training.loop.batches import Batches
 from hush.training.loop.keys import RunKeys
 from hush.training.loop.optimizer_checks import check_optimizer, check_optimizers
 from hush.training.loop.payment import Payment
+from hush.training.loop.ranks import refuse_ranks, refuse_world
 from hush.training.loop.unclipped_counts import (
     count_unclipped,
     group_shares,
@@ -129,6 +130,7 @@ class PrivateTraining:
             raise InvalidArgument(
                 "model", "compiled", "the uncompiled model", "Pass compile=True, which compiles its private version"
             )
+        refuse_ranks(model)
         optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
         check_optimizers(model, optimizers, plan)
         if projection is not None:
@@ -327,6 +329,7 @@ class PrivateTraining:
     def _serve(self, batch: PhysicalBatch) -> None:
         """Prepare for the losses of a batch, which the loader is about to serve."""
         self._refuse_forks()  # before torch's generators are read: in a fork, CUDA's cannot be
+        refuse_world()  # a process group may have been started since
         if batch.position == 0:
             self._abandon_step()  # a loop that was left half-way starts its step again
             self._random = _random_state()
