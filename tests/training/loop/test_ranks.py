@@ -11,6 +11,7 @@ from torch import nn
 from hush.errors import Unsupported
 from hush.training import privatize
 
+distributed: Any = torch.distributed  # some of its names are not typed as exported
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
 
 
@@ -23,7 +24,7 @@ class Group:
     """A process group of this process alone, in memory."""
 
     def __enter__(self) -> None:
-        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        torch.distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
 
     def __exit__(self, *_: object) -> None:
         torch.distributed.destroy_process_group()
@@ -44,7 +45,7 @@ def test_a_sharded_model_is_refused() -> None:
     from torch.distributed.fsdp import fully_shard
 
     with Group():
-        mesh = torch.distributed.init_device_mesh("cpu", (1,))
+        mesh = distributed.init_device_mesh("cpu", (1,))
         model = fully_shard(nn.Linear(4, 1), mesh=mesh)
         with pytest.raises(Unsupported, match="FSDPLinear spreads the model"):
             train(model)  # type: ignore[arg-type]
