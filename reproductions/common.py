@@ -126,6 +126,10 @@ class Images:
     x_test: Tensor
     y_test: Tensor
 
+    def to(self, device: str) -> Images:
+        """Return the same on another device."""
+        return Images(self.name, *(part.to(device) for part in (self.x, self.y, self.x_test, self.y_test)))
+
 
 def load(name: str, settings: Settings) -> Images:
     """Return a data set; a few images of it, if it is to be quick."""
@@ -180,20 +184,24 @@ def train(
     loss: Callable[[Tensor, Tensor], Tensor] | None = None,
     decay: float = 0.98,
     cool_down: bool = False,
+    rate: Callable[[int], float] | None = None,
+    after: Callable[[int, MovingAverage], None] | None = None,
     **plan: Any,
 ) -> Trained:
     """Train privately; the result has the moving average of the weights, which costs nothing (post-processing).
 
-    With ``cool_down`` the learning rate goes down to 0, linearly; it does not depend on the data, and costs nothing.
+    With ``cool_down`` the learning rate goes down to 0, linearly; ``rate`` gives another factor for each step. It does
+    not depend on the data, and costs nothing. ``after`` sees the average after every step.
     """
     private = hush.privatize(model, optimizer, examples, delta=DELTA, **plan)
     per_example = partial(F.cross_entropy, reduction="none") if loss is None else loss
     average = MovingAverage(model, decay=decay)
     several = isinstance(private.plan.contribution, Projected)
     total = private.plan.num_steps
-    rates = LambdaLR(optimizer, lambda step: 1 - step / total if cool_down else 1.0)
+    falls = (lambda step: 1 - step / total) if cool_down else (lambda _: 1.0)
+    rates = LambdaLR(optimizer, falls if rate is None else rate)
     model.train()
-    start = time.perf_counter()
+    start, done = time.perf_counter(), 0
     for x, y in private.loader:
 
         def losses(x: Tensor = x, y: Tensor = y) -> Tensor:
@@ -202,6 +210,9 @@ def train(
         if private.step(losses if several else losses()).complete:
             average.update()
             rates.step()
+            done += 1
+            if after is not None:
+                after(done, average)
     return Trained(average.copy(), private, time.perf_counter() - start)
 
 
@@ -212,15 +223,18 @@ def train_plainly(
     *,
     batch_size: int,
     num_steps: int,
+    after: Callable[[int], None] | None = None,
 ) -> nn.Module:
     """Train without any privacy, to compare with: random batches, no clipping, no noise."""
     x, y = examples
-    model.train()
-    for _ in range(num_steps):
-        batch = torch.randint(len(x), (batch_size,))
+    for step in range(num_steps):
+        model.train()
+        batch = torch.randint(len(x), (batch_size,), device=x.device)
         optimizer.zero_grad()
         F.cross_entropy(model(x[batch]), y[batch]).backward()
         optimizer.step()
+        if after is not None:
+            after(step + 1)
     return model
 
 
@@ -303,19 +317,35 @@ def mark(axes: Any, values: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
-def save(settings: Settings, script: str, rows: Sequence[Row]) -> None:
-    """Write results/SCRIPT.json, from which the page of results is put together."""
+def save(
+    settings: Settings,
+    script: str,
+    rows: Sequence[Row],
+    *,
+    remarks: Sequence[str] = (),
+    versions: dict[str, str] | None = None,
+) -> None:
+    """Write results/SCRIPT.json, from which the page of results is put together.
+
+    Remarks go below the table. Versions are those here, unless the rows come from jobs that ran elsewhere.
+    """
     folder = settings.output / "results"
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "script": script,
         "quick": settings.quick,
         "delta": DELTA,
-        "versions": {"hush": hush.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        "threads": torch.get_num_threads(),
+        "versions": here() if versions is None else versions,
+        "threads": torch.get_num_threads() if versions is None else 1,
+        "remarks": list(remarks),
         "rows": [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in rows],
     }
     (folder / f"{script}.json").write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def here() -> dict[str, str]:
+    """Return the versions of what runs here."""
+    return {"hush": hush.__version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def stored(path: Path) -> tuple[dict[str, Any], list[Row]]:

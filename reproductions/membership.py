@@ -1,270 +1,271 @@
-"""What does an epsilon buy, in accuracy and against membership attacks? (Jayaraman and Evans 2019)
+"""What does an epsilon buy, in accuracy and against inference attacks? (Jayaraman and Evans 2019)
 
-Their protocol, on Location-30 and MNIST: one budget from 0.01 to 1000, and noise for it by five ways of accounting:
-naive (basic) composition, advanced composition, zCDP, Renyi (RDP) and privacy loss distributions (PLD). Measured are
-the *accuracy loss*, 1 - private / plain test accuracy, and the *advantage* (TPR - FPR) of Yeom's attack with the mean
-training loss as threshold; beside it stands what epsilon allows any attack. Models are softmax regression and a
-network with one hidden layer, trained on all members in every step (so that every accounting applies as it stands),
-with clipped gradients. Theirs were trained on batches, and tuned otherwise: figures compare in shape, not in digits.
-Members are half of Location-30's 5,010 people, and 10,000 of MNIST's training images (as many as they use); others
-are the rest, and the test images.
+Their protocol: one budget from 0.01 to 1000, noise for it by several ways of accounting, five runs on the same members.
+Batches of 200, Adam with learning rate 0.01, clip norm 1, a delta of 1e-5. Basic and advanced composition and zCDP account
+for shuffled epochs, in which a record is in one batch of each; Renyi (RDP) and privacy loss distributions (PLD) account
+for Poisson samples. Measured are the *accuracy loss*, 1 - private / plain test accuracy, and the *advantage*
+(TPR - FPR, which they call privacy leakage) of three attacks: Yeom's on membership, with the mean training loss as
+threshold; Shokri's, with four shadow models that are trained like the target, and classifiers of 64 units; and Yeom's
+on attributes, of 20 columns, one by one.
 
-Read advantages with care. One of 2,505 people a side has a standard error of about 0.014, one of 10,000 about 0.007,
-and MNIST's test images are not drawn as its training images are: a few thousandths to hundredths above what a small
-epsilon allows are no violation. An accuracy loss below 0 says that the plain model overfits, which noise prevents.
+Their clipping figure: each record's gradient is clipped, or the gradient of the whole batch. Both have batches of a
+fixed size here, and the same epsilon by PLD for a record that is replaced. (Noise for a clipped batch cannot shrink
+with the batch, because one record may turn the whole clipped gradient around.)
 
-    python reproductions/membership.py [--seeds 3] [--data DIR] [--quick]
+Location-30: half of 5,010 people are members. Purchase-like: a generator of ours with the shape of Purchase-100 (600
+binary columns, 100 classes, 10,000 members), because neither that data set nor CIFAR-100 could be had; it is nobody's
+purchases, and compares in shape only. Models are softmax regression and a network with one hidden layer.
+
+Read advantages with care. One of 2,505 people a side has a standard error of about 0.014, one of 10,000 about 0.007;
+the spread over five runs is that of the training, with the same members throughout.
+
+    python reproductions/membership.py [--data DIR] [--quick]      # many hours on one core; see run_jobs.py
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+import statistics
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from common import DELTA, Row, Settings, figure, linear, load, main, mark, measure, sgd, train, train_plainly
-from scipy.optimize import brentq
-from torch import Tensor, nn
+from common import DELTA, Row, Settings, figure, here, main, mark
+from jobs import Job, Results, missing, run_here, speed_remark
+from membership_runs import MODELS, SIZES, WAYS, attributes, imputation, once, split
 
 from hush import Guarantee
-from hush.accounting import (
-    GaussianEvent,
-    PldAccountant,
-    RdpAccountant,
-    SelfComposedEvent,
-    ZcdpAccountant,
-    calibrate_noise,
-)
-from hush.audit import roc
-from hush.audit.membership import yeom
-from hush.cli.commands.attack_data import ARCHIVE, read_location
-from hush.lab.composition import advanced_composition
-from hush.lab.data_overlap import overlap
-from hush.training import Flat
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-SHOWN = 10.0  # the epsilon at which the table compares the ways of accounting
-MEMBERS = 10_000
-MOMENTUM = 0.9
+RUNS, SHADOWS = 5, 4
+SHOKRI = ("RDP", "not private")  # the ways with shadow models and attributes; the others have Yeom's attack alone
+CLIPPED = ("each record", "whole batch")
+RANKS = {  # of the jobs of a data set, by way; the softmax first
+    "location-30": {"RDP": 0, "naive": 2, "zCDP": 2, "advanced": 4, "PLD": 6, "each record": 1, "whole batch": 1},
+    "purchase-like": {"RDP": 3, "naive": 5, "zCDP": 5, "advanced": 8, "PLD": 9},
+}
+FIGURE_WAYS = ("naive", "advanced", "zCDP", "RDP", "PLD")
+CHANGED = (
+    "Changed against the paper: a network with one layer of 64 tanh units (theirs: two of 256 ReLU units), no weight "
+    "decay, four shadow models for each budget rather than five, which the five targets share, with RDP only; "
+    "Purchase-like instead of Purchase-100, for 20 epochs rather than 100, and no CIFAR-100."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Who is in the training, and who is not."""
-
-    name: str
-    x: Tensor
-    y: Tensor
-    x_out: Tensor
-    y_out: Tensor
-    num_classes: int
-    num_steps: int
-    clip_norm: float
-    lr: float
-    plain_steps: int
+def jobs(settings: Settings) -> list[Job]:
+    """Return all runs; one job has the five runs of a setting, and its shadow models."""
+    listed = []
+    for data, ranks in RANKS.items():
+        listed.append(_job(data, "imputation", None, None, 0))
+        for number, model in enumerate(MODELS):
+            listed.append(_job(data, model, "not private", None, min(ranks.values())))
+            for way, rank in ranks.items():
+                listed += [_job(data, model, way, epsilon, rank + number) for epsilon in EPSILONS]
+    return listed
 
 
-@dataclass(slots=True)
-class Attacks:
-    """One setting's runs."""
-
-    accuracies: list[float] = field(default_factory=list)
-    advantages: list[float] = field(default_factory=list)
-    swept: list[float] = field(default_factory=list)
-    accused: list[np.ndarray] = field(default_factory=list)
+def prepare(settings: Settings) -> None:
+    """Read the data."""
+    for data in SIZES:
+        split(settings, data)
 
 
-Drawn = tuple[Attacks, dict[str, dict[float, Attacks]]]  # without privacy; then by way and budget
+def work(
+    settings: Settings, device: str, *, data: str, model: str, way: str | None, epsilon: float | None
+) -> dict[str, Any]:
+    """Run one setting several times, attack every run, and say what they have in common."""
+    if way is None:
+        return imputation(split(settings, data))
+    runs = 2 if settings.quick else RUNS
+    shadow_models = (2 if settings.quick else SHADOWS) if way in SHOKRI else 0
+    return once(split(settings, data), settings, device, model, way, epsilon, runs, shadow_models)
 
 
 def run(settings: Settings) -> list[Row]:
-    rows: list[Row] = []
-    for split in splits(settings):
-        drawn: dict[str, Drawn] = {}
-        for model, make in models(split).items():
-            plain, rows_plain = _baseline(settings, split, model, make)
-            by_way, private = _budgets(settings, split, model, make, plain)
-            rows += [*rows_plain, *private]
-            drawn[model] = plain, by_way
-        _draw(settings, split.name, drawn)
+    """Run all jobs here; a few, if it is to be quick."""
+    listed = jobs(settings)
+    if settings.quick:
+        at = (None, 10.0)
+        listed = [_job("location-30", "softmax", way, at[way != "not private"], 0) for way in (*SHOKRI, *CLIPPED)]
+        listed += [_job("purchase-like", "network", way, at[way != "not private"], 0) for way in ("not private", "zCDP")]
+    return report(settings, run_here(listed, settings, here()))
+
+
+def report(settings: Settings, results: Results) -> list[Row]:
+    """Return rows of all that has run, and draw the figures."""
+    rows = []
+    for job in jobs(settings):
+        result = results.of(job)
+        if result is None or job.arguments["way"] is None:
+            continue
+        rows.append(_row(job, result, results))
+    for data in RANKS:
+        _draw(settings, results, data)
+    _draw_clipping(settings, results)
+    _draw_overlap(settings, results)
     return rows
 
 
-def splits(settings: Settings) -> list[Split]:
-    """Return both data sets; Location-30 only if it is there."""
-    images = load("mnist", settings)
-    size = 500 if settings.quick else MEMBERS
-    steps = (3, 3) if settings.quick else (40, 600)
-    parts = (images.x[:size], images.y[:size], images.x_test[:size], images.y_test[:size])
-    chosen = [Split("mnist", *parts, 10, steps[0], 4.0, 0.5, steps[1])]
-    archive = settings.data / "location" / ARCHIVE
-    if not archive.exists():
-        print(f"{ARCHIVE} is not in {archive.parent.name}: left out")
-        return chosen
-    people = read_location(archive)
-    order = np.random.default_rng(0).permutation(len(people.labels))
-    inside, outside = np.array_split(order[:1000] if settings.quick else order, 2)
-    x, y = torch.from_numpy(people.x), torch.from_numpy(people.labels)
-    steps = (3, 3) if settings.quick else (120, 800)
-    parts = (x[inside], y[inside], x[outside], y[outside])
-    return [Split("location-30", *parts, 30, steps[0], 8.0, 0.12, steps[1]), *chosen]
+def remarks(settings: Settings, results: Results) -> list[str]:
+    """Say what was changed, what is missing, and how long steps took."""
+    listed = jobs(settings)
+    lines = [CHANGED, missing(listed, results)]
+    for data in RANKS:
+        for model in MODELS:
+            timed = [job for job in listed if job.arguments["data"] == data and job.arguments["model"] == model]
+            lines.append(speed_remark(timed, results, f"{data}, {model}, batches of 200"))
+    return [line for line in lines if line]
 
 
-def models(split: Split) -> dict[str, Callable[[], nn.Module]]:
-    features = split.x.shape[1]
-
-    def network() -> nn.Module:
-        return nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, split.num_classes))
-
-    return {"softmax": partial(linear, features, split.num_classes), "network": network}
+def _job(data: str, model: str, way: str | None, epsilon: float | None, rank: int) -> Job:
+    name = f"{data}, {model}" + ("" if way is None else f": {way}") + ("" if epsilon is None else f", epsilon {epsilon:g}")
+    arguments = {"data": data, "model": model, "way": way, "epsilon": epsilon}
+    return Job(script="membership", name=name, arguments=arguments, rank=rank)
 
 
-# Noise multipliers, by five ways to account for the same steps. All are valid; they differ in what they waste.
+def _plain(results: Results, data: str, model: str) -> dict[str, Any] | None:
+    return results.of(_job(data, model, "not private", None, 0))
 
 
-def naive(epsilon: float, steps: int) -> float:
-    """Return the noise of one step at a share of both epsilon and delta (Dwork et al. 2006)."""
-    return calibrate_noise(epsilon=epsilon / steps, delta=DELTA / steps)
+def accuracy_losses(result: dict[str, Any], plain: dict[str, Any] | None) -> list[float]:
+    """Return the accuracy loss of each run; nothing, if there is nothing to compare with."""
+    if plain is None:
+        return []
+    reached = statistics.fmean(plain["accuracies"])
+    return [1 - accuracy / reached for accuracy in result["accuracies"]]
 
 
-def advanced(epsilon: float, steps: int) -> float:
-    """Return the noise of a step by advanced composition (Dwork, Rothblum and Vadhan 2010); half of delta is slack."""
-
-    def excess(log_each: float) -> float:
-        composed = advanced_composition(math.exp(log_each), DELTA / (2 * steps), steps, slack=DELTA / 2)
-        return math.log(composed.epsilon) - math.log(epsilon)
-
-    per_step = math.exp(brentq(excess, math.log(epsilon) - 25, math.log(epsilon) + 1, xtol=1e-9))
-    return calibrate_noise(epsilon=per_step * (1 - 1e-6), delta=DELTA / (2 * steps))
-
-
-def composed(accountant: Any, epsilon: float, steps: int) -> float:
-    def event(noise: float) -> SelfComposedEvent:
-        return SelfComposedEvent(GaussianEvent(noise), steps)
-
-    return calibrate_noise(epsilon=epsilon, delta=DELTA, accountant=accountant, template=event)
-
-
-WAYS: dict[str, Callable[[float, int], float]] = {
-    "naive": naive,
-    "advanced": advanced,
-    "zCDP": partial(composed, ZcdpAccountant),
-    "RDP": partial(composed, RdpAccountant),
-    "PLD": partial(composed, PldAccountant),
-}
+def _row(job: Job, result: dict[str, Any], results: Results) -> Row:
+    data, model, way, epsilon = (job.arguments[name] for name in ("data", "model", "way", "epsilon"))
+    words = f"{model}: {way}" + ("" if epsilon is None else f", epsilon {epsilon:g}")
+    parts = []
+    if epsilon is not None:
+        losses = accuracy_losses(result, _plain(results, data, model))
+        parts += [f"noise {result['noise']:.3g}"] + ([f"accuracy loss {_spread(losses)}"] if losses else [])
+    parts.append(f"Yeom {_spread(result['yeom'])}")
+    if result["shokri"]:
+        parts.append(f"Shokri {_spread(result['shokri'])}")
+    if result["attributes"]:
+        parts.append(_attribute_words(result, results.of(_job(data, "imputation", None, None, 0))))
+    if epsilon is not None:
+        parts.append(f"allowed {_allowed(way, epsilon):.3f}")
+    parts.append(f"Jaccard {result['jaccard']:.3f}; accused in all runs: {_share(result['precision'])} members")
+    seconds = results.records[job.key]["seconds"] / len(result["accuracies"])
+    cost = math.inf if epsilon is None else epsilon
+    return Row(words, data, "", None, cost, result["accuracies"], seconds, "; ".join(parts))
 
 
-@lru_cache
-def noise_of(way: str, epsilon: float, steps: int) -> float:
-    return WAYS[way](epsilon, steps)
+def _attribute_words(result: dict[str, Any], imputed: dict[str, Any] | None) -> str:
+    """Say what membership adds to guesses of attributes, and how good guesses are without the model."""
+    members = statistics.fmean(statistics.fmean(run) for run in result["attribute_accuracies"])
+    words = f"attributes {_spread([statistics.fmean(run) for run in result['attributes']])} (right for {members:.1%}"
+    if imputed is None:
+        return words + " of members)"
+    return f"{words} of members, without the model {statistics.fmean(imputed['accuracies']):.1%})"
 
 
-def _baseline(settings: Settings, split: Split, model: str, make: Callable[[], nn.Module]) -> tuple[Attacks, list[Row]]:
-    attacks = Attacks()
-
-    def once() -> tuple[float, float]:
-        made = make()
-        optimizer = torch.optim.Adam(made.parameters(), lr=1e-3)
-        batch = min(200, len(split.x))
-        train_plainly(made, (split.x, split.y), optimizer, batch_size=batch, num_steps=split.plain_steps)
-        return attacked(made, split, attacks), math.inf
-
-    row = measure(settings, once, f"{model}: not private", split.name)
-    return attacks, [replace(row, note=f"advantage {_mean(attacks.advantages):.3f}")]
+def _allowed(way: str, epsilon: float) -> float:
+    """Return what any attack can have: the guarantee of the clipping figure is for a record that is replaced."""
+    guarantee = Guarantee(epsilon=epsilon, delta=DELTA)
+    return guarantee.advantage()
 
 
-def _budgets(
-    settings: Settings, split: Split, model: str, make: Callable[[], nn.Module], plain: Attacks
-) -> tuple[dict[str, dict[float, Attacks]], list[Row]]:
-    """Train for every budget and way; the table has all budgets by PLD, and all ways at one budget."""
-    by_way: dict[str, dict[float, Attacks]] = {way: {} for way in WAYS}
-    rows = []
-    for way, by_epsilon in by_way.items():
-        for epsilon in (SHOWN,) if settings.quick else EPSILONS:
-            attacks = by_epsilon[epsilon] = Attacks()
-            noise = noise_of(way, epsilon, split.num_steps)
-            once = partial(_once, split, make, noise, epsilon, attacks)
-            row = measure(settings, once, f"{model}: {way}, epsilon {epsilon:g}", split.name)
-            if way == "PLD" or epsilon == SHOWN:
-                rows.append(replace(row, note=_note(attacks, plain, epsilon, noise)))
-    return by_way, rows
+def _spread(values: list[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.3f}{spread}"
 
 
-def _once(
-    split: Split, make: Callable[[], nn.Module], noise: float, epsilon: float, attacks: Attacks
-) -> tuple[float, float]:
-    model = make()
-    plan = {"num_steps": split.num_steps, "noise_multiplier": noise, "clipping": Flat(split.clip_norm)}
-    optimizer = sgd(model, split.lr, MOMENTUM)
-    trained = train(model, (split.x, split.y), optimizer, decay=0.5, cool_down=True, **plan)
-    return attacked(trained.model, split, attacks), epsilon
+def _share(precision: float | None) -> str:
+    return "no" if precision is None else f"{precision:.0%}"
 
 
-@torch.no_grad()
-def attacked(model: nn.Module, split: Split, attacks: Attacks) -> float:
-    """Attack a model by its losses, with the mean training loss as threshold; return its accuracy on others."""
-    model.eval()
-    logits, logits_out = model(split.x).double(), model(split.x_out).double()
-    # A model that was trained on hardly anything but noise may be sure of everything; its losses stay finite.
-    losses, losses_out = (
-        F.cross_entropy(values, true, reduction="none").nan_to_num(1e9).clamp(0, 1e9).numpy()
-        for values, true in ((logits, split.y), (logits_out, split.y_out))
-    )
-    inside, outside = (yeom(values, mean_train_loss=float(losses.mean())) for values in (losses, losses_out))
-    attacks.advantages.append(float(inside.mean() - outside.mean()))
-    attacks.swept.append(roc(yeom(losses), yeom(losses_out)).advantage)
-    attacks.accused.append(np.r_[inside, outside] > 0)
-    attacks.accuracies.append(100 * (logits_out.argmax(1) == split.y_out).double().mean().item())
-    return attacks.accuracies[-1]
+def _series(
+    results: Results, data: str, model: str, way: str
+) -> tuple[list[float], list[dict[str, Any]]]:
+    """Return the budgets that have been run, and their results."""
+    found = [(epsilon, results.of(_job(data, model, way, epsilon, 0))) for epsilon in EPSILONS]
+    return [e for e, result in found if result is not None], [result for _, result in found if result is not None]
 
 
-def accuracy_loss(attacks: Attacks, plain: Attacks) -> float:
-    return 1 - _mean(attacks.accuracies) / _mean(plain.accuracies)
+def _errorbar(axes: Any, budgets: list[float], values: list[list[float]], label: str) -> None:
+    errors = [statistics.stdev(of) if len(of) > 1 else 0.0 for of in values]
+    if budgets:
+        axes.errorbar(budgets, [statistics.fmean(of) for of in values], errors, label=label, ms=4, capsize=2)
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _note(attacks: Attacks, plain: Attacks, epsilon: float, noise: float) -> str:
-    """Say what was measured, what epsilon allows, and how many of the accused are the same in all runs."""
-    allowed = Guarantee(epsilon=epsilon, delta=DELTA).advantage()
-    note = (
-        f"noise {noise:.3g}; accuracy loss {accuracy_loss(attacks, plain):.2f}; "
-        f"advantage {_mean(attacks.advantages):.3f}, allowed {allowed:.3f}"
-    )
-    if len(attacks.accused) < 2:
-        return note
-    size = len(attacks.accused[0]) // 2
-    member = np.arange(len(attacks.accused[0])) < size
-    again = overlap(np.stack(attacks.accused), member)
-    return f"{note}; accused in every run: {again.precision[-1]:.0%} members"
-
-
-def _draw(settings: Settings, data: str, drawn: dict[str, Drawn]) -> None:
-    with figure(settings, f"membership_{data}", columns=2, rows=len(drawn)) as grid:
-        for (left, right), (model, (plain, by_way)) in zip(np.atleast_2d(grid), drawn.items(), strict=True):
-            for way, by_epsilon in by_way.items():
-                budgets = list(by_epsilon)
-                left.plot(budgets, [accuracy_loss(value, plain) for value in by_epsilon.values()], label=way, ms=4)
-                right.plot(budgets, [_mean(value.advantages) for value in by_epsilon.values()], label=way, ms=4)
+def _draw(settings: Settings, results: Results, data: str) -> None:
+    with figure(settings, f"membership_{data}", columns=3, rows=len(MODELS)) as grid:
+        for (left, middle, right), model in zip(grid, MODELS, strict=True):
+            plain = _plain(results, data, model)
+            for way in FIGURE_WAYS:
+                budgets, found = _series(results, data, model, way)
+                if plain is not None:
+                    _errorbar(left, budgets, [accuracy_losses(result, plain) for result in found], way)
+                _errorbar(middle, budgets, [result["yeom"] for result in found], way)
+            _draw_attacks(right, *_series(results, data, model, "RDP"), plain)
+            middle.axhline(statistics.fmean(plain["yeom"]) if plain else 0, color="grey", ls=":", marker="")
             curve = np.logspace(math.log10(EPSILONS[0]), math.log10(EPSILONS[-1]), 60)
             allowed = [Guarantee(epsilon=float(value), delta=DELTA).advantage() for value in curve]
-            right.plot(curve, allowed, "k--", marker="", lw=1, label="allowed by epsilon")
-            right.axhline(_mean(plain.advantages), color="grey", ls=":", marker="", label="not private")
-            left.set(
-                xscale="log", xlabel="epsilon", ylabel="accuracy loss", title=f"{data}, {model}", ylim=(-0.05, 1.05)
-            )
-            top = max(0.05, 1.3 * _mean(plain.advantages))
-            right.set(xscale="log", xlabel="epsilon", ylabel="advantage", title=f"{data}, {model}", ylim=(-0.03, top))
-            for axes in (left, right):
+            top = max(0.05, 1.3 * max([max(plain["yeom"]), *plain["shokri"]]) if plain else 0.5)
+            for axes in (middle, right):
+                axes.plot(curve, allowed, "k--", marker="", lw=1, label="allowed by epsilon")
+                axes.set(ylim=(-0.03, top))
+            left.set(ylim=(-0.1, 1.05))
+            titles = ("accuracy loss", "Yeom's advantage", "advantages, RDP")
+            for axes, title in zip((left, middle, right), titles, strict=True):
+                axes.set(xscale="log", xlabel="epsilon", ylabel=title, title=f"{data}, {model}")
                 mark(axes, EPSILONS)
+                if axes.get_legend_handles_labels()[0]:
+                    axes.legend(fontsize=6)
+
+
+def _draw_attacks(axes: Any, budgets: list[float], found: list[dict[str, Any]], plain: dict[str, Any] | None) -> None:
+    """Draw three attacks against the same models; dots at the right are those without privacy."""
+    for number, (attack, label) in enumerate((("yeom", "Yeom"), ("shokri", "Shokri"), ("attributes", "attributes"))):
+        series = [result[attack] for result in found]
+        if not all(series):
+            continue
+        values = [[statistics.fmean(run) for run in of] if attack == "attributes" else of for of in series]
+        _errorbar(axes, budgets, values, label)
+        if plain is not None and plain[attack]:
+            of = [statistics.fmean(run) for run in plain[attack]] if attack == "attributes" else plain[attack]
+            axes.axhline(statistics.fmean(of), color=f"C{number}", ls=":", marker="", lw=1)
+
+
+def _draw_clipping(settings: Settings, results: Results) -> None:
+    with figure(settings, "membership_clipping", columns=len(MODELS)) as grid:
+        for axes, model in zip(grid, MODELS, strict=True):
+            plain = _plain(results, "location-30", model)
+            for way in CLIPPED:
+                budgets, found = _series(results, "location-30", model, way)
+                if plain is not None:
+                    _errorbar(axes, budgets, [accuracy_losses(result, plain) for result in found], f"clipped: {way}")
+            axes.set(xscale="log", xlabel="epsilon (a record replaced)", ylabel="accuracy loss", ylim=(-0.1, 1.05))
+            axes.set(title=f"location-30, {model}")
+            mark(axes, EPSILONS)
+            if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=7)
+
+
+def _draw_overlap(settings: Settings, results: Results) -> None:
+    """Draw how much the accused of two runs overlap, and which share of those accused in k runs are members."""
+    with figure(settings, "membership_overlap", columns=2) as (left, right):
+        for data in RANKS:
+            for model in MODELS:
+                budgets, found = _series(results, data, model, "RDP")
+                if not budgets:
+                    continue
+                left.plot(budgets, [result["jaccard"] for result in found], label=f"{data}, {model}", ms=4)
+                last = found[-1]["precisions"]
+                shown = [(k + 1, value) for k, value in enumerate(last) if value is not None]
+                label = f"{data}, {model}, epsilon {budgets[-1]:g}"
+                right.plot([k for k, _ in shown], [value for _, value in shown], label=label, ms=4)
+        left.set(xscale="log", xlabel="epsilon", ylabel="Jaccard index of the accused of two runs", ylim=(0, 1.05))
+        right.set(xlabel="accused in at least k of five runs", ylabel="share of members")
+        mark(left, EPSILONS)
+        for axes in (left, right):
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(fontsize=6)
 
 
 if __name__ == "__main__":

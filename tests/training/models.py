@@ -47,6 +47,18 @@ class RawParameter(nn.Module):
         return self.layer(x * self.scale)
 
 
+class Temperature(nn.Module):
+    """A parameter that is a single number, without a dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(0.7))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * self.temperature
+
+
 class Positions(nn.Module):
     """Positions are the same for all examples: their input has no batch."""
 
@@ -131,6 +143,7 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
     "linear-3d": lambda: (nn.Linear(6, 3), real(40, 6)),
     "linear-4d": lambda: (nn.Linear(6, 3), real(2, 3, 6)),
     "linear-gram": lambda: (nn.Linear(60, 30), real(4, 60)),
+    "temperature": lambda: (Temperature(), real(6)),
     "mlp": lambda: (nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), real(6)),
     "bias-only": lambda: (bias_only(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))), real(6)),
     "conv1d": lambda: (nn.Conv1d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2), real(4, 12)),

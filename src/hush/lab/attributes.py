@@ -1,12 +1,16 @@
 """Attribute inference: guess a missing attribute of a record with a model, and compare with guessing without it.
 
-- `infer_attribute` is the attack of Yeom et al.; it returns an `AttributeInference` with intervals for its advantage.
+- `attack_attribute` attacks a model with a data set: one call from records and their classes to accuracies.
+- `infer_attribute` is the same attack, of Yeom et al., on losses that you have computed. Both return an
+  `AttributeInference` with intervals for its advantage.
 - `impute` makes the same guess from other records alone. Most of what looks like inference is imputation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +19,14 @@ from scipy.stats import norm
 from hush.audit import Side, check_confidence, clopper_pearson, fit_softmax
 from hush.errors import InvalidArgument, check_count, check_positive
 
-__all__ = ["AttributeInference", "impute", "infer_attribute"]
+__all__ = ["AttributeInference", "attack_attribute", "impute", "infer_attribute"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Losses: TypeAlias = Callable[[Floats, Integers], ArrayLike]
+Records: TypeAlias = tuple[ArrayLike, ArrayLike]
+
+_SMALLEST_SCALE = 1e-9  # of a model whose training losses are all 0
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -126,6 +134,75 @@ def infer_attribute(
     )
 
 
+def attack_attribute(
+    losses: Losses,
+    members: Records,
+    others: Records,
+    *,
+    column: int,
+    values: Sequence[float],
+    imputed: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> AttributeInference:
+    """Guess one column of a data set with a model: `infer_attribute`, from records instead of losses.
+
+    The attacker knows all other columns and the class of each record, the values that the column may have, how frequent
+    they are among non-members, and the model's mean training loss. It puts each value into the column, and asks the
+    model for the loss.
+
+    >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]] * 30)
+    >>> classes = x[:, 0].astype(np.int64)  # the class reveals the first column, to anyone
+    >>> def losses(records, labels):
+    ...     return 0.1 + 2 * np.abs(records[:, 0] - labels)
+    >>> result = attack_attribute(losses, (x, classes), (x, classes), column=0, values=(0, 1))
+    >>> result.member_accuracy, result.advantage, result.gain
+    (1.0, 0.0, 0.0)
+
+    Args:
+        losses: A function of records [n, d] and classes that returns the model's loss on each.
+        members: The records that were trained on, [n, d], and their classes, as integers counted from 0.
+        others: The same for records that were not trained on.
+        column: The number of the column to guess.
+        values: The values that it may have.
+        imputed: Guesses for the members without the model, as positions in ``values``. By default those of `impute`,
+            from the other records with their classes.
+        confidence: The confidence of the interval for the advantage, and of that for the gain.
+
+    Returns:
+        Accuracies, advantage and gain, with intervals.
+
+    Guarantee:
+        With probability ``confidence`` each interval contains its true value, but for the frequencies, which are those
+        of the same non-members.
+
+    Assumes:
+        Finite records, with one of the values in the column (checked here). Members and non-members are independent
+        samples (the caller's duty). The baseline is as good as the attacker's knowledge allows (the caller's duty).
+
+    References:
+        Yeom et al. 2018, Adversary 4; Jayaraman & Evans 2019, Section 4 (the protocol), and 2022 (the baseline).
+    """
+    inside, outside = _checked_records("members", members), _checked_records("others", others)
+    if inside[0].shape[1] != outside[0].shape[1]:
+        raise InvalidArgument("others", outside[0].shape, "records with as many columns as members")
+    place = check_count("column", column, minimum=0)
+    if place >= inside[0].shape[1]:
+        raise InvalidArgument("column", place, f"a number below {inside[0].shape[1]}, the number of columns")
+    possible = _checked_values(values)
+    known, unknown = (_positions(records[0][:, place], possible) for records in (inside, outside))
+    guesses = _imputed_by_class(outside, unknown, inside, place, len(possible)) if imputed is None else imputed
+    return infer_attribute(
+        _losses_by_value(losses, inside, place, possible),
+        known,
+        _losses_by_value(losses, outside, place, possible),
+        unknown,
+        prior=np.bincount(unknown, minlength=len(possible)),
+        train_loss=max(float(_losses_of(losses, *inside).mean()), _SMALLEST_SCALE),
+        imputed=guesses,
+        confidence=confidence,
+    )
+
+
 def impute(known: ArrayLike, known_values: ArrayLike, missing: ArrayLike, *, num_values: int) -> Integers:
     """Guess an attribute from the rest of the record, without the model: a softmax regression on known records.
 
@@ -155,6 +232,63 @@ def impute(known: ArrayLike, known_values: ArrayLike, missing: ArrayLike, *, num
     spread = np.where(spread > 0, spread, 1.0)  # a constant attribute
     classifier = fit_softmax((x - centre) / spread, np.eye(num_values)[values])
     return classifier.predict((missing_x - centre) / spread)
+
+
+def _checked_records(name: str, records: Records) -> tuple[Floats, Integers]:
+    x, labels = np.asarray(records[0], dtype=np.float64), np.asarray(records[1])
+    if x.ndim != 2 or not x.size or not bool(np.isfinite(x).all()):
+        raise InvalidArgument(name, x.shape, "rows of finite numbers, at least one, and a class for each")
+    if labels.shape != (len(x),) or labels.dtype.kind not in "iu" or bool((labels < 0).any()):
+        raise InvalidArgument(name, (labels.dtype.name, labels.shape), f"{len(x)} classes, as integers counted from 0")
+    return x, labels.astype(np.int64)
+
+
+def _checked_values(values: Sequence[float]) -> Floats:
+    possible = np.asarray(values, dtype=np.float64)
+    if possible.ndim != 1 or len(np.unique(possible)) != len(possible) or len(possible) < 2:
+        raise InvalidArgument("values", possible.shape, "two distinct numbers or more", "There is nothing to guess")
+    if not bool(np.isfinite(possible).all()):
+        raise InvalidArgument("values", "...", "finite numbers")
+    return possible
+
+
+def _positions(column: Floats, values: Floats) -> Integers:
+    """Return the position of each entry among the values."""
+    same = column[:, None] == values
+    if not bool(same.any(1).all()):
+        raise InvalidArgument("values", "...", "every value that is in the column", "Others cannot be guessed")
+    return np.asarray(same.argmax(1), dtype=np.int64)
+
+
+def _losses_of(losses: Losses, x: Floats, labels: Integers) -> Floats:
+    computed = np.asarray(losses(x, labels), dtype=np.float64)
+    if computed.shape != (len(x),) or not bool(np.isfinite(computed).all()):
+        raise InvalidArgument("losses(...)", computed.shape, f"{len(x)} finite numbers")
+    return computed
+
+
+def _losses_by_value(losses: Losses, records: tuple[Floats, Integers], column: int, values: Floats) -> Floats:
+    """Return the loss of each record with each value in the column, [n, V]."""
+    x, labels = records[0].copy(), records[1]
+    table = []
+    for value in values:
+        x[:, column] = value
+        table.append(_losses_of(losses, x.copy(), labels))
+    return np.stack(table, axis=1)
+
+
+def _imputed_by_class(
+    known: tuple[Floats, Integers],
+    known_values: Integers,
+    missing: tuple[Floats, Integers],
+    column: int,
+    num_values: int,
+) -> Integers:
+    """Impute from the other columns and the class, which the attacker knows as well."""
+    num_classes = int(max(known[1].max(), missing[1].max())) + 1
+    with_class = (np.hstack([np.delete(x, column, axis=1), np.eye(num_classes)[labels]]) for x, labels in (known, missing))
+    known_x, missing_x = with_class
+    return impute(known_x, known_values, missing_x, num_values=num_values)
 
 
 def _difference_interval(first: NDArray[np.bool_], second: NDArray[np.bool_], error: float) -> tuple[float, float]:

@@ -29,9 +29,10 @@ def shokri(
     """Return membership probabilities from attack classifiers trained on the predictions of shadow models.
 
     There is one classifier for each class. It learns to tell predictions for members from predictions for non-members.
+    Several targets share them, such as repeated runs of one training.
 
     Args:
-        target: The target's class probabilities: (examples, classes).
+        target: The target's class probabilities: (examples, classes), or (targets, examples, classes).
         shadows: Those of each shadow model: (models, examples, classes).
         included: Which models were trained on which example: (models, examples).
         labels: The true class of each example, counted from 0.
@@ -39,7 +40,8 @@ def shokri(
             scikit-learn's network with 64 hidden units and 100 epochs.
 
     Returns:
-        One probability per example. It is 1/2 for a class in which the shadow models saw only members, or none.
+        One probability per example: (examples,), or (targets, examples). It is 1/2 for a class in which the shadow
+        models saw only members, or none.
 
     Guarantee:
         Scores, not a bound.
@@ -51,22 +53,27 @@ def shokri(
     References:
         Shokri, Stronati, Song & Shmatikov 2017, Section V.E; the network as in Jayaraman & Evans 2019.
     """
-    target_table, shadow_tables = finite("target", target, dimensions=(2,)), finite("shadows", shadows, dimensions=(3,))
-    if shadow_tables.shape[1:] != target_table.shape:
-        raise InvalidArgument("shadows", shadow_tables.shape, f"one table of shape {target_table.shape} for each model")
-    refuse_target(target_table, shadow_tables)
+    given = finite("target", target, dimensions=(2, 3))
+    targets, shadow_tables = given.reshape(-1, *given.shape[-2:]), finite("shadows", shadows, dimensions=(3,))
+    if shadow_tables.shape[1:] != targets.shape[1:]:
+        raise InvalidArgument("shadows", shadow_tables.shape, f"one table of shape {targets.shape[1:]} for each model")
+    for table in targets:
+        refuse_target(table, shadow_tables)
     in_models = mask("included", included, shadow_tables.shape[:2])
-    true_classes = classes(labels, *target_table.shape)
+    num_classes = targets.shape[-1]
+    true_classes = classes(labels, *targets.shape[1:])
     new_classifier = _default_network if classifier is None else classifier
-    scores = np.full(len(target_table), 0.5)
+    scores = np.full(targets.shape[:2], 0.5)
     for label in np.unique(true_classes):
         of_class = true_classes == label
-        predictions = shadow_tables[:, of_class].reshape(-1, target_table.shape[1])
+        predictions = shadow_tables[:, of_class].reshape(-1, num_classes)
         members = in_models[:, of_class].ravel()
         if members.all() or not members.any():
             continue  # only one kind of example: there is nothing to learn about this class
-        scores[of_class] = _member_probability(new_classifier(), predictions, members, target_table[of_class])
-    return scores
+        answers = targets[:, of_class].reshape(-1, num_classes)
+        probability = _member_probability(new_classifier(), predictions, members, answers)
+        scores[:, of_class] = probability.reshape(len(targets), -1)
+    return np.asarray(scores.reshape(given.shape[:-1]))
 
 
 def quantile_gaussian(public_x: ArrayLike, public_statistic: ArrayLike, x: ArrayLike, statistic: ArrayLike) -> Floats:

@@ -23,6 +23,21 @@ def test_parameter_groups_added_later_are_checked() -> None:
     assert private.steps_taken == 0
 
 
+def test_parameters_that_came_after_the_run_began_are_refused() -> None:
+    """A gradient of your own for such a parameter would reach the optimizer without noise."""
+    model = nn.Linear(6, 3)
+    private = batch_run(model)
+    model.register_parameter("later", nn.Parameter(torch.zeros(6)))
+    assert isinstance(private.optimizer, torch.optim.Optimizer)
+    private.optimizer.add_param_group({"params": [model.get_parameter("later")]})
+    for x, y in private.loader:
+        (x @ model.get_parameter("later")).sum().backward()
+        with pytest.raises(Unsupported, match="parameters that the model did not have when the run began"):
+            private.step(nn.functional.cross_entropy(private.model(x), y, reduction="none"))
+        break
+    assert private.steps_taken == 0 and not model.get_parameter("later").any()
+
+
 def test_parameters_without_an_optimizer_are_refused() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

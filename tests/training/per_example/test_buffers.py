@@ -17,6 +17,7 @@ def model() -> nn.Module:
     module.register_buffer("mean", torch.zeros(2))
     module[1].register_buffer("count", torch.tensor(0))
     module[1].register_buffer("unset", None)
+    module.register_buffer("phases", torch.ones(2, dtype=torch.complex64))
     module[0].requires_grad_(False)
     return module
 
@@ -37,6 +38,10 @@ def write_data(module: nn.Module) -> None:
     module.mean.data.add_(1)  # type: ignore[union-attr]
 
 
+def write_imaginary(module: nn.Module) -> None:
+    module.phases.data.add_(1j)  # type: ignore[union-attr]
+
+
 def write_frozen(module: nn.Module) -> None:
     module.get_parameter("0.weight").data.add_(1)
 
@@ -47,6 +52,7 @@ CHANGES: dict[str, tuple[Callable[[nn.Module], None], str, bool]] = {
     "in place": (write_buffer, "mean", False),
     "an integer": (write_integer, "1.count", False),
     "through data": (write_data, "mean", True),
+    "an imaginary part": (write_imaginary, "phases", True),
     "a frozen parameter": (write_frozen, "0.weight", True),
 }
 

@@ -152,6 +152,29 @@ def test_models_that_mix_examples_are_refused(model: Any) -> None:
         train(batch_run(model()))
 
 
+class Phases(nn.Module):
+    """A model with complex weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(6, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.to(torch.complex64) @ self.weight).abs()
+
+
+@pytest.mark.parametrize("contribution", [None, Projected(6)])
+def test_complex_parameters_are_refused(contribution: Any) -> None:
+    with pytest.raises(Unsupported, match=r"^weight \(torch.complex64\): gradients of this type are not clipped"):
+        batch_run(Phases(), **({} if contribution is None else {"contribution": contribution}))
+
+
+def test_frozen_complex_parameters_are_no_obstacle() -> None:
+    model = nn.Sequential(nn.Linear(6, 3))
+    model.register_parameter("phases", nn.Parameter(torch.ones(2, dtype=torch.complex64), requires_grad=False))
+    assert train(batch_run(model)).steps_taken == 3
+
+
 def test_gradients_of_gradients_are_refused() -> None:
     model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1))
 

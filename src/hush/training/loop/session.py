@@ -360,6 +360,7 @@ class PrivateTraining:
         clipping, key = self._clipping_of(step), self._key_for("noise")
         for optimizer in self._optimizers:
             check_optimizer(self.model, optimizer)  # parameter groups may have been added since
+        self._updater.refuse_later_parameters()
         # Counted before anything is drawn or changed: a crash in between wastes a step, but never repeats its noise.
         self.steps_taken += 1
         self._abandon_step()

@@ -72,7 +72,7 @@ class BufferWatch:
         frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
         # Two sums in double precision are cheap. A write that preserves both cannot be an accident.
         with torch.no_grad():
-            flat = [(name, value.detach().double().flatten()) for name, value in (*self._named_buffers(), *frozen)]
+            flat = [(name, _real(value.detach()).double().flatten()) for name, value in (*self._named_buffers(), *frozen)]
             return {name: torch.stack([values.sum(), values.square().sum()]) for name, values in flat}
 
     def _named_buffers(self) -> Iterator[tuple[str, Tensor]]:
@@ -80,3 +80,8 @@ class BufferWatch:
             for name, buffer in module._buffers.items():
                 if buffer is not None:
                     yield f"{prefix}.{name}" if prefix else name, buffer
+
+
+def _real(values: Tensor) -> Tensor:
+    """Return complex numbers as pairs of real ones: as doubles, they would lose their imaginary parts."""
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values

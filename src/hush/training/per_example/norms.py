@@ -148,7 +148,12 @@ def square_norms(values: Tensor) -> Tensor:
     Squares are formed in fp32. They vanish below 1e-23 per element, far below any clip norm that a plan admits; beyond
     1e19 they overflow, and the example counts as not finite.
     """
-    return _norms(values.flatten(1)).square()
+    return _norms(_rows(values)).square()
+
+
+def _rows(values: Tensor) -> Tensor:
+    """Return values [B, ...] as [B, n]; those of a single number, [B], too."""
+    return values.unsqueeze(-1).flatten(1)
 
 
 def _norms(flat: Tensor) -> Tensor:
@@ -171,7 +176,7 @@ def _norm_bounds(values: Tensor) -> Tensor:
     Squares below 2^-149 vanish in fp32. They do not matter beside a clip norm, but the product with the norm of a large
     factor may; so what may have vanished is added back.
     """
-    flat = values.flatten(1)
+    flat = _rows(values)
     norms = _norms(flat)
     if flat.dtype is torch.float64:
         return norms
@@ -222,7 +227,7 @@ def dense_sums(values: list[Tensor], groups: list[int], factors: Tensor) -> list
 def _dense_sum(values: Tensor, factors: Tensor) -> Tensor:
     if values.is_cuda:  # examples that are not finite have factor 0, but were not removed: that would need a wait
         return scale_examples(values, factors).sum(0)
-    flat, factors = values.flatten(1), factors.double()
+    flat, factors = _rows(values), factors.double()
     total = torch.zeros(flat.shape[1], dtype=torch.float64)
     for part in _parts(flat, flat.shape[1]):
         total.addmv_(flat[part].double().mT, factors[part])

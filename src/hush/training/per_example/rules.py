@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Rule = Callable[..., Any]
 RULES: dict[type[nn.Module], Rule] = {}
 
+_TRAINED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # Batch statistics mix examples: the output for one depends on all.
 _MIXING = (nn.modules.batchnorm._BatchNorm, nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d)
 
@@ -69,6 +70,7 @@ def attach(model: nn.Module, engine: GradientEngine) -> list[nn.Module]:
     """
     # Refused before any forward is replaced, so that a refusal leaves the model as it was.
     refuse_mixing(model)
+    _refuse_types(model)
     attached: list[nn.Module] = []
     for module, module_rule in _rules_of(model):
         present = module.__dict__.get("forward")
@@ -87,6 +89,20 @@ def refuse_mixing(model: nn.Module) -> None:
         raise Unsupported(
             f"{', '.join(offenders)}: batch statistics mix examples, so an example has no gradient of its own",
             "Call hush.training.replace_batchnorm(model): it puts in GroupNorm and keeps the affine weights",
+        )
+
+
+def _refuse_types(model: nn.Module) -> None:
+    """Refuse trained parameters whose noise would be none: that of a complex number would leave its imaginary part."""
+    offenders = [
+        f"{name} ({param.dtype})"
+        for name, param in model.named_parameters()
+        if param.requires_grad and param.dtype not in _TRAINED
+    ]
+    if offenders:
+        raise Unsupported(
+            f"{', '.join(offenders)}: gradients of this type are not clipped",
+            "Use real numbers: two parameters for the two parts of a complex one",
         )
 
 
