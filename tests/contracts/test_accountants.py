@@ -120,8 +120,8 @@ def test_every_event_is_enrolled() -> None:
 def test_every_event_and_accountant_is_supported_somewhere() -> None:
     assert {type(accountant) for accountant, _ in SUPPORTED.values()} == set(ACCOUNTANTS.values())
     unused = {name for name, event in EVENTS.items() if event not in [supported for _, supported in SUPPORTED.values()]}
-    # Several mechanisms on one sample, bins and steps without Gaussians, groups over bins, and shuffled reports that are
-    # not pure are refused by all, on purpose.
+    # Several mechanisms on one sample, bins and steps without Gaussians, groups over bins, and shuffled reports with a
+    # delta are refused by all, on purpose.
     assert unused == {
         "poisson-two-mechanisms",
         "balls-in-bins-laplace",

@@ -7,10 +7,10 @@ import math
 from hush.accounting import events as ev
 from hush.accounting.losses.noise_profiles import RandomizedResponseProfile
 from hush.accounting.losses.pairs.change import Change, Direction
+from hush.accounting.losses.pairs.shuffled_profile import MAX_LOCAL_EPSILON, ShuffledProfile
 from hush.accounting.losses.pairs.single import leaf_pair
 from hush.accounting.losses.pairs.unfolding import alternatives
 from hush.accounting.losses.profile import DominatingPair
-from hush.accounting.losses.pairs.shuffled_profile import MAX_LOCAL_EPSILON, ShuffledProfile
 from hush.errors import Unsupported
 
 
