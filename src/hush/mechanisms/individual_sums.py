@@ -194,12 +194,12 @@ class IndividualSession:
         # Checked before the vector is added: what was released cannot be taken back.
         can_pay = self._paid + costs <= self.mechanism.full_sums << _STEP_BITS
         self._paid += np.where(can_pay, costs, 0)
-        return rows * can_pay[:, None]
+        return np.where(can_pay[:, None], rows, 0)
 
     def _noisy(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         mechanism = self.mechanism
         noise = floored_gaussian(self._source, mechanism._noise.noise_scale, mechanism.dimension)
-        return (rows.sum(axis=0) + noise).astype(np.float64) * (mechanism.clip_norm / _STEPS)
+        return np.asarray((rows.sum(axis=0) + noise) * (mechanism.clip_norm / _STEPS), dtype=np.float64)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied."""

@@ -276,9 +276,8 @@ def test_long_memory_pays_where_turns_are_many() -> None:
     certain = noise_of_sums(BufferedToeplitz(), Separated(separation=50, times=40), 2000, 8.0)
     assert error(BufferedToeplitz()) < 0.6 * certain
     assert error(BufferedToeplitz()) < 0.4 * error(Banded(bands=1))
-    assert error(Banded(bands=50)) < error(BufferedToeplitz()), (
-        "with memory for 49 vectors, bands are the better choice"
-    )
+    # With memory for 49 vectors, bands are the better choice.
+    assert error(Banded(bands=50)) < error(BufferedToeplitz())
 
 
 # Who takes part
