@@ -13,6 +13,7 @@ from typing import Any
 from hush import accounting as hush
 from hush.accounting import (
     Accountant,
+    AllocatedEvent,
     ApproximateDPEvent,
     BallsInBinsEvent,
     ComposedEvent,
@@ -25,6 +26,7 @@ from hush.accounting import (
     ParallelEvent,
     PoissonSampledEvent,
     SelfComposedEvent,
+    ShuffledEvent,
     ZeroConcentratedDPEvent,
 )
 from hush.accounting.events import (
@@ -96,6 +98,12 @@ EVENTS: dict[str, Event] = {
     "balls-in-one-bin": BallsInBinsEvent(GaussianEvent(1.7), 1),
     "balls-in-bins-laplace": BallsInBinsEvent(LaplaceEvent(1.0), 50),
     "balls-in-bins-sampled": PoissonSampledEvent(BallsInBinsEvent(GaussianEvent(0.8), 20), 0.5),
+    "allocated": AllocatedEvent(GaussianEvent(0.8), 50, 3),
+    "allocated-to-every-step": AllocatedEvent(GaussianEvent(1.7), 3, 3),
+    "allocated-laplace": AllocatedEvent(LaplaceEvent(1.0), 50, 3),
+    "shuffled-randomized-response": ShuffledEvent(RandomizedResponseEvent(1.0, 5), 200),
+    "shuffled-pure-dp": ShuffledEvent(ApproximateDPEvent(1.0), 200),
+    "shuffled-gaussian": ShuffledEvent(GaussianEvent(1.0), 200),
     "composed": ComposedEvent((GaussianEvent(2.0), LaplaceEvent(3.0))),
     "composed-sampled": ComposedEvent(
         (PoissonSampledEvent(GaussianEvent(1.0), 0.05), PoissonSampledEvent(GaussianEvent(2.0), 0.1))

@@ -28,6 +28,12 @@ def ask_all(mechanism: Any, values: Any, source: RandomSource | None) -> list[An
     return answers
 
 
+def add_twice(mechanism: Any, vectors: Any, source: RandomSource | None) -> Any:
+    """Return two sums of a session with individual accounting."""
+    session = mechanism.start(source)
+    return np.concatenate([session.sum(vectors), session.sum(vectors)])
+
+
 @dataclass(frozen=True)
 class Row:
     """A mechanism, a function that runs it on data, ordinary data, and hostile data that must be answered, too."""
@@ -157,6 +163,18 @@ ROWS: dict[str, Row] = {
     "vector-mean-l2-replace": Row(
         m.VectorMeanL2(epsilon=0.7, delta=1e-6, clip_norm=2.0, dimension=3, relation=REPLACE),
         _release,
+        VECTORS,
+        HOSTILE_VECTORS,
+    ),
+    "individual-sums": Row(
+        m.IndividualSums(epsilon=0.7, delta=1e-6, clip_norm=2.0, dimension=3, full_sums=4),
+        add_twice,
+        VECTORS,
+        HOSTILE_VECTORS,
+    ),
+    "individual-sums-replace": Row(
+        m.IndividualSums(epsilon=0.7, delta=1e-6, clip_norm=2.0, dimension=3, full_sums=1, relation=REPLACE),
+        add_twice,
         VECTORS,
         HOSTILE_VECTORS,
     ),

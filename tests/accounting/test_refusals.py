@@ -102,6 +102,18 @@ CALLS: dict[str, Call] = {
         {"event": "event", "num_bins": "count"},
         {"num_bins": [0, 10**7]},
     ),
+    "AllocatedEvent": Call(
+        hush.AllocatedEvent,
+        {"event": GaussianEvent(1.0), "num_steps": 9, "times": 2},
+        {"event": "event", "num_steps": "count", "times": "count"},
+        {"num_steps": [0, 10**7], "times": [0, 10]},
+    ),
+    "ShuffledEvent": Call(
+        hush.ShuffledEvent,
+        {"event": GaussianEvent(1.0), "num_reports": 9},
+        {"event": "event", "num_reports": "count"},
+        {"num_reports": [0, 10**10]},
+    ),
     "ComposedEvent": Call(hush.ComposedEvent, {"events": (GaussianEvent(1.0),)}, {"events": "events"}),
     "SelfComposedEvent": Call(
         hush.SelfComposedEvent, {"event": GaussianEvent(1.0), "count": 2}, {"event": "event", "count": "count"}

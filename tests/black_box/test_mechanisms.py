@@ -87,6 +87,19 @@ def sparse_vector(mechanism: hush.AboveThreshold, *neighbours: tuple[Any, Any]) 
     return Case(mechanism, neighbours, run)
 
 
+def individual_sums(mechanism: hush.IndividualSums, *neighbours: tuple[Any, Any]) -> Case:
+    """Return a case that adds vectors four times; from the second on, they depend on the sum before."""
+
+    def run(vectors: Any, source: RandomSource) -> tuple[float, ...]:
+        session, factor, sums = mechanism.start(source), 0.6, []
+        for _ in range(4):
+            sums.append(session.sum(factor * vectors))
+            factor = 0.9 if sums[-1][0] > 0 else 0.5
+        return tuple(float(number) for total in sums for number in total)
+
+    return Case(mechanism, neighbours, run)
+
+
 def medians(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
     return Case(mechanism, neighbours, lambda data, source: mechanism.median(data, source).value)
 
@@ -202,6 +215,15 @@ TABLE: dict[type[hush.Mechanism], list[Case]] = {
             ),
             RECORDS,
         )
+    ],
+    hush.IndividualSums: [
+        individual_sums(
+            hush.IndividualSums(epsilon=1.0, delta=0.01, clip_norm=1.0, dimension=2, full_sums=2), *VECTORS
+        ),
+        individual_sums(
+            hush.IndividualSums(epsilon=1.0, delta=0.01, clip_norm=1.0, dimension=2, full_sums=1, relation=FIXED),
+            *REPLACED,
+        ),
     ],
     hush.VectorMeanL1: [
         released(hush.VectorMeanL1(epsilon=1.0, clip_norm=1.0, dimension=2), *VECTORS),

@@ -120,8 +120,15 @@ def test_every_event_is_enrolled() -> None:
 def test_every_event_and_accountant_is_supported_somewhere() -> None:
     assert {type(accountant) for accountant, _ in SUPPORTED.values()} == set(ACCOUNTANTS.values())
     unused = {name for name, event in EVENTS.items() if event not in [supported for _, supported in SUPPORTED.values()]}
-    # Several mechanisms on one sample, bins without Gaussians, and groups over bins are refused by all, on purpose.
-    assert unused == {"poisson-two-mechanisms", "balls-in-bins-laplace", "group-balls-in-bins"}
+    # Several mechanisms on one sample, bins and steps without Gaussians, groups over bins, and shuffled reports with a
+    # delta are refused by all, on purpose.
+    assert unused == {
+        "poisson-two-mechanisms",
+        "balls-in-bins-laplace",
+        "group-balls-in-bins",
+        "allocated-laplace",
+        "shuffled-gaussian",
+    }
 
 
 # What each accountant must support, at least: one that always refuses would pass every other test.
@@ -131,8 +138,9 @@ def test_every_event_and_accountant_is_supported_somewhere() -> None:
         ("pld", "add-or-remove", ["gaussian", "laplace", "discrete-gaussian", "poisson-gaussian", "poisson-laplace"]),
         ("pld", "add-or-remove", ["poisson-discrete-gaussian", "poisson-discrete-laplace", "composed-sampled"]),
         ("pld", "add-or-remove", ["projected-gaussian", "poisson-projected-gaussian"]),
-        ("pld", "add-or-remove", ["balls-in-bins", "balls-in-one-bin", "balls-in-bins-sampled"]),
+        ("pld", "add-or-remove", ["balls-in-bins", "balls-in-one-bin", "balls-in-bins-sampled", "allocated"]),
         ("pld", "replace", ["randomized-response", "poisson-gaussian", "fixed-gaussian", "parallel", "gaussian"]),
+        ("pld", "replace", ["shuffled-randomized-response", "shuffled-pure-dp"]),
         ("rdp", "add-or-remove", ["poisson-gaussian", "poisson-laplace", "repeat-poisson", "repeat-geometric", "zcdp"]),
         ("rdp", "add-or-remove", ["poisson-discrete-gaussian", "poisson-discrete-laplace", "discrete-laplace"]),
         ("rdp", "replace", ["randomized-response", "parallel", "fixed-gaussian"]),
@@ -297,7 +305,8 @@ def test_the_guarantee_says_what_was_computed(cases: Cases) -> None:
             assert (claim.epsilon, claim.delta) == (once(accountant, event), DELTA)
             assert (claim.relation, claim.unit) == (accountant.relation, Unit.user())
             fixed = (accountant.fixed,) if is_composition(event) else ()
-            assert (claim.method, claim.assumptions) == (accountant.method, (*accountant.assumptions, *fixed))
+            stated = tuple(dict.fromkeys(sentence for part in parts(event) for sentence in part.assumes))
+            assert (claim.method, claim.assumptions) == (accountant.method, (*stated, *fixed))
             estimated = isinstance(accountant, accounting.GdpAccountant) and is_sampled(event)
             assert claim.bound is (Bound.ESTIMATE if estimated else Bound.UPPER)
 

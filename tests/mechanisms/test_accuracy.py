@@ -53,6 +53,12 @@ def reported_counts_hold(mechanism: Any, source: TestSource) -> bool:
     return bool(np.abs(estimate - [300, 50, 0]).max() <= mechanism.accuracy(350, CONFIDENCE))
 
 
+def third_sum_holds(mechanism: Any, source: TestSource) -> bool:
+    session, vectors = mechanism.start(source), np.full((50, 4), 0.4)
+    sums = [session.sum(vectors) for _ in range(3)]
+    return bool(np.abs(sums[2] - 50 * 0.4).max() <= mechanism.accuracy(50, CONFIDENCE))
+
+
 def smooth_release_holds(mechanism: Any, source: TestSource) -> bool:
     return abs(mechanism.release(500.0, 1.0, source).value - 500.0) <= mechanism.accuracy(1.0, CONFIDENCE)
 
@@ -104,6 +110,10 @@ CASES: dict[str, tuple[Any, Callable[[Any, TestSource], bool]]] = {
         noisy_bound_holds,
     ),
     "vector-mean-l2": (m.VectorMeanL2(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=4), mean_holds),
+    "individual-sums": (
+        m.IndividualSums(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=4, full_sums=3),
+        third_sum_holds,
+    ),
     "vector-mean-l1": (
         m.VectorMeanL1(epsilon=1.0, clip_norm=2.0, dimension=4, relation=Relation.REPLACE),
         mean_holds,

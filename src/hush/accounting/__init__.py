@@ -30,7 +30,8 @@ The contents:
 
 - One-liners: `epsilon`, `calibrate_noise`.
 - Events, which describe a computation: `GaussianEvent`, `LaplaceEvent`, `ApproximateDPEvent`,
-  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`;
+  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`,
+  `AllocatedEvent`; `ShuffledEvent`;
   `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `GroupEvent`. Mechanisms have an
   ``event`` of their own.
 - Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
@@ -58,6 +59,7 @@ from hush.accounting.calibration import calibrate_noise as calibrate_noise
 from hush.accounting.calibration import calibrate_release_epsilon as calibrate_release_epsilon
 from hush.accounting.calibration import calibrate_sampling_rate as calibrate_sampling_rate
 from hush.accounting.calibration import calibrate_steps as calibrate_steps
+from hush.accounting.events import AllocatedEvent as AllocatedEvent
 from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
 from hush.accounting.events import BallsInBinsEvent as BallsInBinsEvent
 from hush.accounting.events import ComposedEvent as ComposedEvent
@@ -70,6 +72,7 @@ from hush.accounting.events import ParallelByIndexEvent as ParallelByIndexEvent
 from hush.accounting.events import ParallelEvent as ParallelEvent
 from hush.accounting.events import PoissonSampledEvent as PoissonSampledEvent
 from hush.accounting.events import SelfComposedEvent as SelfComposedEvent
+from hush.accounting.events import ShuffledEvent as ShuffledEvent
 from hush.accounting.events import ZeroConcentratedDPEvent as ZeroConcentratedDPEvent
 from hush.accounting.filters import PrivacyFilter as PrivacyFilter
 from hush.accounting.filters import PureFilter as PureFilter
@@ -96,6 +99,7 @@ from hush.accounting.losses.noise_profiles import gaussian_delta as gaussian_del
 __all__ = [
     "Accountant",
     "AdvancedAccountant",
+    "AllocatedEvent",
     "ApproximateDPEvent",
     "BallsInBinsEvent",
     "BasicAccountant",
@@ -116,6 +120,7 @@ __all__ = [
     "RdpFilter",
     "RdpOdometer",
     "SelfComposedEvent",
+    "ShuffledEvent",
     "ZcdpAccountant",
     "ZcdpFilter",
     "ZeroConcentratedDPEvent",

@@ -15,7 +15,8 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
   `DiscreteLaplace`, `DiscreteGaussian`; `VectorMeanL1`, `VectorMeanL2`.
 - Choices (`selection`): `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`;
   `OneShotTopK`, `IteratedTopK`.
-- Streams of queries (`sparse_vector`): `AboveThreshold`, `NumericSparseVector`.
+- Streams of queries (`sparse_vector`): `AboveThreshold`, `NumericSparseVector`. Streams of sums, for which each record
+  pays what it costs itself (`individual_sums`): `IndividualSums`.
 - The local model (`randomized_response`, `piecewise_mechanism`): `RandomizedResponse`, `UnaryEncoding`; for
   numbers, `Piecewise`.
 - Less noise for stable data (`smooth_sensitivity`, `stability`): `SmoothCauchy`, `SmoothLaplace`;
@@ -29,6 +30,7 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
 ``tests/black_box``.
 """
 
+from hush.mechanisms.individual_sums import IndividualSums as IndividualSums
 from hush.mechanisms.integer_noise import DiscreteGaussian as DiscreteGaussian
 from hush.mechanisms.integer_noise import DiscreteLaplace as DiscreteLaplace
 from hush.mechanisms.mechanism import Mechanism as Mechanism
@@ -67,6 +69,7 @@ __all__ = [
     "DiscreteLaplace",
     "ExponentialMechanism",
     "Gaussian",
+    "IndividualSums",
     "IteratedTopK",
     "Laplace",
     "Mechanism",

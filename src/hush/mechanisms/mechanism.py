@@ -12,14 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Generic, TypeVar
 
 from hush.accounting import ComposedEvent, Event, events
-from hush.accounting.budget import Budget
+from hush.accounting.budget import Budget, Charge
 from hush.accounting.receipts import check_budget
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
-from hush.mechanisms.charge import charged
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 T_co = TypeVar("T_co", covariant=True)
@@ -190,6 +191,30 @@ class Mechanism(ABC):
         """Store derived values. Only for use while the mechanism is being built: it is frozen afterwards."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+def charged(release: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method that draws noise, so that it charges the mechanism's budget, if there is one.
+
+    A release that fails is charged, too: the failure itself may reveal something.
+    """
+    parameters = signature(release)
+
+    @wraps(release)
+    def charging(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.budget is None:
+            return release(self, *args, **kwargs)
+        source = parameters.bind(self, *args, **kwargs).arguments.get("source")
+        guarantee = self.guarantee(source)
+        purpose = f"{release.__name__} of {type(self).__name__}"
+        event = self.qualified(guarantee.assumptions)
+        reservation = self.budget.reserve(Charge(event=event, purpose=purpose, delta=guarantee.delta or None))
+        try:
+            return release(self, *args, **kwargs)
+        finally:
+            reservation.commit()
+
+    return charging
 
 
 def compose(*parts: Any) -> ComposedEvent:

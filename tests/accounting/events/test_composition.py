@@ -32,4 +32,4 @@ def test_data_have_at_least_one_part(kind: Any) -> None:
 def test_every_event_class_has_a_kind_of_its_own() -> None:
     classes = [value for value in vars(events).values() if isinstance(value, type) and issubclass(value, Event)]
     kinds = [cls.kind for cls in classes if cls is not Event]
-    assert len(set(kinds)) == len(kinds) == 24
+    assert len(set(kinds)) == len(kinds) == 26

@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 from hush.accounting import (
+    AllocatedEvent,
     BallsInBinsEvent,
     ComposedEvent,
     Event,
@@ -328,3 +329,72 @@ class TestRefusals:
         # Staying in one's part is a replacement, which is refused.
         with pytest.raises(Unsupported, match="balls-in-bins"):
             PldAccountant(relation=Relation.REPLACE).compose(ParallelEvent((self.EVENT, GaussianEvent(1.0))))
+
+
+def allocation_delta(sigma: float, steps: int, times: int, at: float, *, reverse: bool) -> tuple[float, float]:
+    """Return the delta of a uniformly random choice of steps, by simulation, and its standard error."""
+    normals = np.random.default_rng(7).standard_normal((200_000, steps))
+    # Symmetric polynomials: products of W over all choices of k of the steps seen so far.
+    products = np.zeros((times + 1, len(normals)))
+    products[0] = 1
+    for column in summand(normals, sigma).T:
+        products[1:] += column * products[:-1]
+    ratios = products[times] / math.comb(steps, times)
+    losses = 1 - math.exp(at) * ratios if reverse else ratios - math.exp(at)
+    values = np.maximum(losses, 0)
+    return float(values.mean()), float(values.std() / math.sqrt(len(values)))
+
+
+class TestAllocation:
+    """k of T steps, drawn uniformly at random."""
+
+    @pytest.mark.parametrize("reverse", [False, True])
+    @pytest.mark.parametrize(("steps", "times"), [(4, 2), (5, 2), (12, 5), (20, 2), (9, 9)])
+    def test_it_is_above_a_simulation(self, steps: int, times: int, reverse: bool) -> None:
+        # Fixed key. Six standard errors.
+        sigma = 1.5
+        bound = PldAccountant().compose(AllocatedEvent(GaussianEvent(sigma), steps, times))
+        for at in (0.1, 0.5, 1.5):
+            mean, error = allocation_delta(sigma, steps, times, at, reverse=reverse)
+            assert mean - 6 * error <= bound.delta(at), at
+
+    def test_it_is_close_to_a_simulation(self) -> None:
+        for steps, times in ((20, 2), (12, 3)):
+            bound = PldAccountant().compose(AllocatedEvent(GaussianEvent(1.0), steps, times))
+            mean, error = allocation_delta(1.0, steps, times, 0.5, reverse=False)
+            assert bound.delta(0.5) < 1.2 * (mean + 6 * error)
+
+    def test_broken_twin_with_independent_choices(self) -> None:
+        # Twin: k independent choices among all T steps, which may coincide, in place of k different steps.
+        def holds(event: Event) -> bool:
+            mean, error = allocation_delta(1.0, 4, 3, 1.0, reverse=False)
+            return PldAccountant().compose(event).delta(1.0) >= mean - 6 * error
+
+        assert holds(AllocatedEvent(GaussianEvent(1.0), 4, 3))
+        assert not holds(epochs(1.0, 4, 3))
+
+    def test_special_cases(self) -> None:
+        gaussian = GaussianEvent(1.3)
+        assert epsilon(AllocatedEvent(gaussian, 30, 1), 1e-6) == epsilon(BallsInBinsEvent(gaussian, 30), 1e-6)
+        assert epsilon(AllocatedEvent(gaussian, 4, 4), 1e-6) == epsilon(SelfComposedEvent(gaussian, 4), 1e-6)
+        assert epsilon(AllocatedEvent(gaussian, 60, 2), 1e-6) == epsilon(epochs(1.3, 30, 2), 1e-6)
+        uneven = ComposedEvent((epochs(1.3, 30), epochs(1.3, 31)))
+        assert epsilon(AllocatedEvent(gaussian, 61, 2), 1e-6) == epsilon(uneven, 1e-6)
+
+    def test_laws(self) -> None:
+        by_times = [epsilon(AllocatedEvent(GaussianEvent(1.0), 24, times), 1e-6) for times in (1, 2, 5, 12, 24)]
+        assert by_times == sorted(by_times)
+        by_steps = [epsilon(AllocatedEvent(GaussianEvent(1.0), steps, 3), 1e-6) for steps in (3, 5, 12, 60)]
+        assert by_steps == sorted(by_steps, reverse=True)
+
+    def test_refusals(self) -> None:
+        event = AllocatedEvent(GaussianEvent(1.0), 10, 2)
+        for accountant in (RdpAccountant, ZcdpAccountant, GdpAccountant):
+            with pytest.raises(Unsupported, match="allocated"):
+                accountant().compose(event)
+        with pytest.raises(Unsupported, match="allocated gaussian under the relation 'replace'"):
+            PldAccountant(relation=Relation.REPLACE).compose(event)
+        with pytest.raises(Unsupported, match="a group of 2"):
+            PldAccountant().compose(GroupEvent(event, 2))
+        with pytest.raises(Unsupported, match="allocated laplace"):
+            PldAccountant().compose(AllocatedEvent(LaplaceEvent(1.0), 10, 2))

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent, calibrate_noise
-from hush.errors import InvalidArgument, Unsupported
+from hush.errors import InvalidArgument
 from hush.training import Banded, BufferedToeplitz, CyclicPoisson
 from hush.training.noise.correlated_noise import CorrelatedNoise, Factor, Once, Participation, PoissonTurns, Separated
+from hush.training.noise.factorisation import binomial_above
 from hush.training.noise.stream import NoiseStream
 from oracles import closed_form
 from training.noise_setups import FALSE_ALARMS, KEY, NOISES, PATTERNS, every_noise, matrix
@@ -226,6 +228,58 @@ def test_more_bands_than_parts_would_break_amplification() -> None:
     assert max(exact_delta(C.T @ C, rate, noise, epsilon)) > 1.01 * PldAccountant().compose(twin).delta(epsilon)
 
 
+@pytest.mark.parametrize("rate", [0.2, 0.6])
+@pytest.mark.parametrize("correlated", [BufferedToeplitz(), BufferedToeplitz(window=2)], ids=repr)
+def test_noise_without_bands_is_paid_by_the_number_of_turns(correlated: CorrelatedNoise, rate: float) -> None:
+    """Four steps, two parts: what an example of each part loses exactly is below the claim, in both directions."""
+    noise, turns = 1.0, PoissonTurns(num_parts=2, sampling_rate=rate)
+    factor = correlated.factor(4, turns)
+    C = matrix(factor.column)
+    claimed = PldAccountant().compose(factor.event(noise, turns))
+    everybody = PldAccountant().compose(factor.event(noise, replace(turns, sampling_rate=1.0)))
+    for epsilon in (0.1, 0.5, 1.0, 2.0):
+        worst = max(max(exact_delta(C[:, steps].T @ C[:, steps], rate, noise, epsilon)) for steps in ([0, 2], [1, 3]))
+        assert worst <= claimed.delta(epsilon) * (1 + 1e-4)
+        assert claimed.delta(epsilon) < everybody.delta(epsilon)
+
+
+def test_noise_without_bands_is_no_sequence_of_sampled_gaussians() -> None:
+    """Broken twin: the event for bands, with noise whose memory is longer than the distance of two turns."""
+    noise, rate, epsilon = 1.0, 0.6, 0.5
+    turns = PoissonTurns(num_parts=2, sampling_rate=rate)
+    factor = BufferedToeplitz().factor(4, turns)
+    C = matrix(factor.column)[:, [0, 2]]
+    truth = max(exact_delta(C.T @ C, rate, noise, epsilon))
+    twin = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), rate), 2)
+    assert PldAccountant().compose(twin).delta(epsilon) < 0.97 * truth
+    assert truth < PldAccountant().compose(factor.event(noise, turns)).delta(epsilon)
+
+
+@pytest.mark.parametrize(("trials", "rate"), [(1, 0.3), (7, 0.5), (40, 0.02), (1000, 0.999), (100_000, 0.1), (9, 1.0)])
+def test_numbers_of_turns_are_above_binomial_ones(trials: int, rate: float) -> None:
+    numbers, probabilities = binomial_above(trials, rate)
+    assert math.fsum(probabilities) == pytest.approx(1, abs=1e-12)
+    assert numbers == sorted(set(numbers))
+    beyond = 1 - np.cumsum([0.0, *probabilities[:-1]])
+    truth = binom.sf(np.array(numbers) - 1, trials, rate)
+    assert (beyond >= truth - 1e-13).all()
+    assert (beyond <= truth * (1 + 1e-6) + 1e-12).all()
+
+
+def test_long_memory_pays_where_turns_are_many() -> None:
+    """10,000 examples in batches of 50 of 50 parts, 2,000 steps: 40 turns of an example, of which it takes 10."""
+    turns = PoissonTurns(num_parts=50, sampling_rate=0.25)
+
+    def error(noise: CorrelatedNoise) -> float:
+        return noise_of_sums(noise, turns, 2000, 8.0)
+
+    certain = noise_of_sums(BufferedToeplitz(), Separated(separation=50, times=40), 2000, 8.0)
+    assert error(BufferedToeplitz()) < 0.6 * certain
+    assert error(BufferedToeplitz()) < 0.4 * error(Banded(bands=1))
+    # With memory for 49 vectors, bands are the better choice.
+    assert error(Banded(bands=50)) < error(BufferedToeplitz())
+
+
 # Who takes part
 
 
@@ -242,12 +296,6 @@ def test_parts_take_turns() -> None:
 
 
 # Refusals
-
-
-@pytest.mark.parametrize("correlated", [BufferedToeplitz(), BufferedToeplitz(window=4)], ids=repr)
-def test_no_amplification_without_a_proof(correlated: CorrelatedNoise) -> None:
-    with pytest.raises(Unsupported, match="amplification"):
-        correlated.event(1.0, PoissonTurns(num_parts=4, sampling_rate=0.1), 20)
 
 
 @pytest.mark.parametrize(

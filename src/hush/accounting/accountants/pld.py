@@ -83,10 +83,11 @@ class PldAccountant(Accountant):
 
         The upper one holds for all mechanisms that the events describe. The lower one is what the composed dominating
         pairs lose, and so what some mechanisms lose, if there are any with these pairs. For exponential mechanisms,
-        there are none: the lower bound is what mechanisms of two outcomes lose instead. Three kinds of pairs are bounds
+        there are none: the lower bound is what mechanisms of two outcomes lose instead. Some pairs are bounds
         themselves, so that no mechanism may lose as much as the lower bound: that of balls-in-bins sampling, which is
-        computed from above (by about 1e-5 of epsilon), and those of exponential mechanisms on samples and of different
-        events on disjoint parts, if there are several.
+        computed from above (by about 1e-5 of epsilon), those of steps that are allocated several times and of shuffled
+        reports, and those of exponential mechanisms on samples and of different events on disjoint parts, if there are
+        several.
         """
         check_delta("delta", delta)
         intervals = [loss.epsilon_interval(delta, self._accuracy) for loss in self._losses]

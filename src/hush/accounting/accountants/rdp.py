@@ -203,9 +203,10 @@ def _(event: ev.ZeroConcentratedDPEvent, change: Change, orders: Array) -> Array
     return event.rho * change.size**2 * orders  # a group of k: k^2 rho (Bun & Steinke 2016, Proposition 1.9)
 
 
-@renyi_bound.register
-def _(event: ev.BallsInBinsEvent, change: Change, orders: Array) -> Array:
-    raise Unsupported("balls-in-bins: its Renyi divergence is not implemented for both directions", "Use PldAccountant")
+@renyi_bound.register(ev.BallsInBinsEvent)
+@renyi_bound.register(ev.AllocatedEvent)
+def _(event: ev.BallsInBinsEvent | ev.AllocatedEvent, change: Change, orders: Array) -> Array:
+    raise Unsupported(f"{event.kind}: its Renyi divergence is not implemented for both directions", "Use PldAccountant")
 
 
 @renyi_bound.register

@@ -14,7 +14,7 @@ In reading order:
 
 - `event`: the base class, and the JSON form of all events.
 - `noise`, `claims`: single mechanisms. `ranges`: the numbers that they accept.
-- `sampling`, `composition`, `repetition`: events made of events.
+- `sampling`, `shuffling`, `composition`, `repetition`: events made of events.
 - `qualified_event`: an event tied to a relation and a unit.
 """
 
@@ -43,7 +43,9 @@ from hush.accounting.events.qualified_event import parts_of as parts_of
 from hush.accounting.events.qualified_event import plain_event as plain_event
 from hush.accounting.events.repetition import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
 from hush.accounting.events.repetition import RepeatPoissonEvent as RepeatPoissonEvent
+from hush.accounting.events.sampling import AllocatedEvent as AllocatedEvent
 from hush.accounting.events.sampling import BallsInBinsEvent as BallsInBinsEvent
 from hush.accounting.events.sampling import FixedSizeSampledEvent as FixedSizeSampledEvent
 from hush.accounting.events.sampling import PoissonSampledEvent as PoissonSampledEvent
 from hush.accounting.events.sampling import TruncatedPoissonSampledEvent as TruncatedPoissonSampledEvent
+from hush.accounting.events.shuffling import ShuffledEvent as ShuffledEvent

@@ -34,6 +34,7 @@ class Event:
 
     __slots__ = ()
     kind: ClassVar[str] = ""
+    assumes: ClassVar[tuple[str, ...]] = ()  # what every guarantee based on such an event must state
 
     def __init_subclass__(cls) -> None:
         """Register the class under its kind, for reading JSON."""

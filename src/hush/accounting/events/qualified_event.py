@@ -22,16 +22,18 @@ from hush.accounting.events.noise import (
 )
 from hush.accounting.events.other_windows import windows_event
 from hush.accounting.events.sampling import (
+    AllocatedEvent,
     BallsInBinsEvent,
     FixedSizeSampledEvent,
     PoissonSampledEvent,
     TruncatedPoissonSampledEvent,
 )
+from hush.accounting.events.shuffling import ShuffledEvent
 from hush.errors import Unsupported, check_instance
 from hush.guarantee import Relation, Unit
 
-_SAMPLES = (PoissonSampledEvent, TruncatedPoissonSampledEvent, BallsInBinsEvent)
-_DIVIDING = (*_SAMPLES, FixedSizeSampledEvent, ParallelEvent, ParallelByIndexEvent)
+_SAMPLES = (PoissonSampledEvent, TruncatedPoissonSampledEvent, BallsInBinsEvent, AllocatedEvent)
+_DIVIDING = (*_SAMPLES, FixedSizeSampledEvent, ShuffledEvent, ParallelEvent, ParallelByIndexEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _plain(event: Event, relation: Relation, unit: Unit, around: _Surroundings) 
     # Qualified events may be anywhere inside, such as under a composition or a sample. All of them must agree.
     around = around.within(event, relation)
     changed: dict[str, Any] = {}
-    collected: tuple[str, ...] = ()
+    collected = event.assumes
     for field in fields(event):  # type: ignore[arg-type]
         value = getattr(event, field.name)
         if isinstance(value, Event):

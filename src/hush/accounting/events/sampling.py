@@ -122,3 +122,30 @@ class BallsInBinsEvent(Event):
         # With T bins, P = (1/T) sum over t of N(e_t, sigma^2 I) against Q = N(0, sigma^2 I) (Chua et al. 2025). The
         # epoch is analysed as a whole: its batches are dependent, because a record is in exactly one of them.
         self._set(num_bins=check_size("num_bins", self.num_bins, maximum=10**6))
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedEvent(Event):
+    """``num_steps`` steps, of which each record takes part in exactly ``times``, drawn uniformly at random.
+
+    All choices of so many steps are equally likely, and records choose independently. ``event`` runs on every step's
+    records. How many these are varies and is not released.
+
+    >>> from hush.accounting import GaussianEvent, PldAccountant
+    >>> run = AllocatedEvent(GaussianEvent(1.0), num_steps=300, times=3)
+    >>> round(PldAccountant().compose(run).epsilon(delta=1e-5), 3)
+    0.954
+    """
+
+    kind: ClassVar[str] = "allocated"
+    event: Event
+    num_steps: int
+    times: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        steps, times = check_size("num_steps", self.num_steps, maximum=10**6), check_size("times", self.times)
+        if not times <= steps:
+            raise InvalidArgument("times", times, f"at most num_steps={steps}", "A record is in a step once or not")
+        self._set(num_steps=steps, times=times)

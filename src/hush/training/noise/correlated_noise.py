@@ -7,7 +7,7 @@ Three things make a mechanism, and each is a type here:
 - *The steps in which an example may take part*: `Once`, `Separated` or `PoissonTurns`. This follows from the sampling
   (`hush.training.plan.samplers`).
 - *What it costs*: `Factor.event`, one Gaussian event whose noise is relative to the sensitivity of C x for these steps,
-  or a sampled one for each turn.
+  or a sampled one for each turn, or one with a random shift.
 
 The noise itself is in `hush.training.noise.recursions` and `stream`, the numerical work in
 `hush.training.noise.factorisation`.
@@ -23,9 +23,9 @@ from typing import ClassVar
 import numpy as np
 
 from hush.accounting import ComposedEvent, Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
+from hush.accounting.events import GaussianMixtureEvent
 from hush.errors import (
     InvalidArgument,
-    Unsupported,
     check_count,
     check_delta,
     check_instance,
@@ -47,6 +47,10 @@ class Participation(ABC):
     @abstractmethod
     def pattern(self, num_steps: int) -> tuple[int, int]:
         """Return the smallest distance between two steps of an example, and how many steps it may take part in."""
+
+    def fit(self, noise: CorrelatedNoise, num_steps: int) -> tuple[int, int]:
+        """Return the pattern that noise is optimised for; it affects utility only."""
+        return self.pattern(num_steps)
 
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:
         """Return the event of the first ``num_steps`` steps: one Gaussian on C x, with this pattern's sensitivity."""
@@ -96,25 +100,38 @@ class Separated(Participation):
 class PoissonTurns(Participation):
     """Examples are divided into ``num_parts`` parts, which take turns; each turn is a Poisson sample of its part.
 
-    Step t samples part t mod b, for b parts, at the rate q = b * batch size / number of examples. For a factor with at
-    most b bands, the columns of the steps in which an example may be sampled have no row in common, and no other row
-    depends on the example. So the rows fall into groups, one for each turn, and each group is a sampled Gaussian whose
-    sensitivity is the norm of its column. Sums may depend on earlier releases.
+    Step t samples part t mod b, for b parts, at the rate q = b * batch size / number of examples.
+
+    *At most b bands.* The columns of the steps in which an example may be sampled have no row in common, and no other
+    row depends on the example. So the rows fall into groups, one for each turn, and each group is a sampled Gaussian
+    whose sensitivity is the norm of its column. Sums may depend on earlier releases.
+
+    *Other noise*, such as `BufferedToeplitz`. All that is used is that nobody sees how often an example took part.
+    Given its turns S, the run is a Gaussian mechanism of sensitivity r_k at most, that of k = |S| turns. Let L_S be its
+    likelihood ratio, as a function of the noise without the example. In the convex order, L_S is at most
+    e^(r_k Z - r_k^2 / 2) for a normal Z, even if sums depend on earlier releases: add what is missing to r_k as one
+    more noisy number. A mean of variables is at most that of comonotone ones with these distributions, in which all
+    have the same Z. So the run is dominated by the mixture of N(r_k, 1) over the binomial k, against N(0, 1). This is
+    less amplification than for bands, as it does not use that nobody sees in which turns the example took part.
 
     Attributes:
         num_parts: b, the number of parts.
         sampling_rate: q, the probability that an example is sampled in its part's turn.
 
     Guarantee:
-        As private as ceil(T / b) Poisson-sampled Gaussians at rate q, with noise relative to the largest column.
+        For at most b bands, as private as ceil(T / b) Poisson-sampled Gaussians at rate q, with noise relative to the
+        largest column. For other noise, as one Gaussian with a random shift: the sensitivity of as many turns as a
+        binomial number says.
 
     Assumes:
-        C is lower triangular with at most b bands (checked here). An example's part does not depend on any data, nor
-        its sampling on anything else (true for `CyclicPoisson`; the caller's duty elsewhere).
+        C is lower triangular (checked here). An example's part does not depend on any data, nor its sampling on
+        anything else (true for `CyclicPoisson`; the caller's duty elsewhere).
 
     References:
         Choquette-Choo et al. 2023, (Amplified) Banded Matrix Factorization, Theorem 4 and Algorithm 2, with Poisson
-        samples of the parts.
+        samples of the parts; Choquette-Choo et al. 2024 (mixtures of Gaussians for other matrices; their stronger
+        analysis, by conditional composition, is not implemented). The mixture over the number of turns is this
+        package's own; comonotone sums: Dhaene et al. 2002, Theorem 7.
     """
 
     num_parts: int
@@ -129,14 +146,18 @@ class PoissonTurns(Participation):
         """Return (``num_steps``, 1): each turn is accounted for separately, so columns do not add up."""
         return num_steps, 1
 
+    def fit(self, noise: CorrelatedNoise, num_steps: int) -> tuple[int, int]:
+        """Return a single turn for bands; for other noise, as many turns as an example has on average."""
+        if isinstance(noise, Banded):
+            return self.pattern(num_steps)
+        turns = -(-num_steps // self.num_parts)
+        return min(self.num_parts, num_steps), max(round(turns * self.sampling_rate), 1)
+
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:
-        """Return the event of the first ``num_steps`` steps: a sampled Gaussian for each turn of the first part."""
+        """Return the event of the first ``num_steps`` steps, for the first part: it has the most turns."""
         bands = factor.recursion.bands
         if bands is None:
-            raise Unsupported(
-                f"amplification by sampling is not proven for {type(factor.recursion).__name__.lower()} of noise",
-                "Use Banded, or account for Separated(separation=num_parts, times=...)",
-            )
+            return self._mixture(factor.column[:num_steps], check_positive("noise_multiplier", noise_multiplier))
         if not bands <= self.num_parts:
             raise InvalidArgument(
                 "num_parts",
@@ -149,6 +170,20 @@ class PoissonTurns(Participation):
         sampled = turn if self.sampling_rate == 1 else PoissonSampledEvent(turn, self.sampling_rate)
         # Part 0 has the most turns, ceil(T / b). Other parts have as many or one less, so they cost no more.
         return SelfComposedEvent(sampled, -(-num_steps // self.num_parts))
+
+    def _mixture(self, column: Array, noise_multiplier: float) -> Event:
+        """Return one Gaussian whose shift is the sensitivity of a binomial number of turns."""
+        all_turns = Separated(separation=self.num_parts, times=len(column)).pattern(len(column))[1]
+        numbers, probabilities = factorisation.binomial_above(all_turns, self.sampling_rate)
+        shifts: dict[float, float] = {}
+        shift = 0.0
+        for number, probability in zip(numbers, probabilities, strict=True):
+            if number:  # more turns move the sums further, which rounding must not reverse
+                shift = max(shift, factorisation.sensitivity(column, self.num_parts, number))
+            shifts[shift] = shifts.get(shift, 0.0) + probability
+        if len(shifts) == 1:
+            return GaussianEvent(noise_multiplier / next(iter(shifts)))
+        return GaussianMixtureEvent(noise_multiplier, tuple(shifts), tuple(shifts.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +274,7 @@ class CorrelatedNoise(ABC):
         if not check_count("num_steps", num_steps) <= self.max_steps:
             raise InvalidArgument("num_steps", num_steps, f"at most {self.max_steps}")
         check_instance("participation", participation, Participation, "For example Once()")
-        return Factor(_recursion(self, num_steps, *participation.pattern(num_steps)), num_steps)
+        return Factor(_recursion(self, num_steps, *participation.fit(self, num_steps)), num_steps)
 
     def event(self, noise_multiplier: float, participation: Participation, num_steps: int) -> Event:
         """Return the event of ``num_steps`` steps."""
@@ -323,6 +358,17 @@ class BufferedToeplitz(CorrelatedNoise):
         ... )
         >>> print(f"epsilon {plan.guarantee().epsilon:.2f}")
         epsilon 1.99
+
+        With `CyclicPoisson`, an example pays for how often it takes part: 5 times of 20, on average. `Banded` with as
+        many bands as parts gains more from sampling, at the price of memory.
+
+        >>> from hush.training import CyclicPoisson
+        >>> plan = TrainingPlan(
+        ...     sampling=CyclicPoisson(50, parts=5), num_units=1000, num_steps=100, delta=1e-5,
+        ...     correlated=BufferedToeplitz(), noise_multiplier=4.0, clipping=Flat(1.0), physical_batch_size=50,
+        ... )
+        >>> print(f"epsilon {plan.guarantee().epsilon:.2f}")
+        epsilon 3.32
 
     References:
         Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024; McMahan, Xu & Zhang 2024 (several participations, and the

@@ -25,10 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 from scipy.signal import fftconvolve, lfilter
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, gammaln, logit, softmax
 
 Array = NDArray[np.float64]
 _ROUND_UP = 1 + 1e-9  # far above what double precision loses in sums of up to a million positive terms
+_BINOMIAL_ERROR = 1e-8  # far above the relative error of a probability, for up to a hundred thousand turns
+_BEYOND = 1e-30  # probability of numbers of turns that are not computed
 _LARGEST_LOGIT = 15.0  # keeps decays below 1, in single precision too
 _MAX_ITERATIONS = 200
 
@@ -105,6 +107,27 @@ def sensitivity(column: Array, separation: int, times: int) -> float:
     total = _sum_of_columns(majorant, separation, times)
     # fsum adds without rounding; what is left is the rounding of the squares, the sums of columns and the root.
     return math.sqrt(math.fsum(total * total)) * _ROUND_UP
+
+
+def binomial_above(trials: int, rate: float) -> tuple[list[int], list[float]]:
+    """Return numbers and probabilities, of sum 1, of a variable that is stochastically above Binomial(trials, rate).
+
+    Numbers far below the mean count as the first one that is kept. Those far above, of probability below 1e-30, count
+    as ``trials``, with probability 1e-30.
+    """
+    if rate == 1:
+        return [trials], [1.0]
+    reach = 12 * math.sqrt(trials * rate * (1 - rate)) + 60  # Bernstein's inequality: beyond, less than 1e-30 remains
+    first, last = max(math.floor(trials * rate - reach), 0), min(math.ceil(trials * rate + reach), trials)
+    numbers = np.arange(first, last + 1)
+    logs = gammaln(trials + 1) - gammaln(numbers + 1) - gammaln(trials - numbers + 1)
+    masses = np.exp(logs + numbers * math.log(rate) + (trials - numbers) * math.log1p(-rate))
+    above = numbers > trials * rate
+    # Rounded up above the mean; the rest of the probability is below it.
+    masses[above] *= 1 + _BINOMIAL_ERROR
+    masses[-1] += 0.0 if last == trials else _BEYOND
+    masses[~above] *= (1 - masses[above].sum()) / masses[~above].sum()
+    return [*numbers[:-1].tolist(), trials], masses.tolist()
 
 
 def _sum_of_columns(column: Array, separation: int, times: int) -> Array:

@@ -7,10 +7,12 @@
 
 An event without a proven pair is refused, and the error names it. To add a mechanism, register a `leaf_pair`.
 
-In reading order: `change`, `single` (mechanisms), `unfolding` (compositions), `sampling`.
+In reading order: `change`, `single` (mechanisms), `unfolding` (compositions), `sampling`, `shuffling` and its
+`shuffled_profile`.
 """
 
 from hush.accounting.losses.pairs import sampling as sampling
+from hush.accounting.losses.pairs import shuffling as shuffling
 from hush.accounting.losses.pairs.change import Change as Change
 from hush.accounting.losses.pairs.change import Direction as Direction
 from hush.accounting.losses.pairs.change import changes as changes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from scipy.special import betainc
 
 from hush.accounting import events as ev
@@ -10,7 +12,7 @@ from hush.accounting.losses.mixture_profiles import PublicMixture, SampledGroup
 from hush.accounting.losses.noise_profiles import GaussianProfile
 from hush.accounting.losses.pairs.change import Change, Direction, removed_from_sample, require_claim
 from hush.accounting.losses.pairs.single import leaf_pair
-from hush.accounting.losses.pairs.unfolding import alternatives, merge_gaussians
+from hush.accounting.losses.pairs.unfolding import Alternative, alternatives, merge_gaussians
 from hush.accounting.losses.profile import ULP, DominatingPair, PointwiseMax, Profile
 from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledRemoval
 from hush.errors import Unsupported
@@ -84,22 +86,44 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.BallsInBinsEvent, change: Change) -> DominatingPair:
+    return _one_of_steps(event, event.num_bins, change)
+
+
+@alternatives.register
+def _(event: ev.AllocatedEvent, change: Change) -> list[Alternative]:
+    """The pairs of ``times`` blocks of steps, in each of which a record is once.
+
+    A random partition of the steps into blocks, and a step drawn from each block, make a uniformly random choice of
+    steps, whatever the sizes of the blocks. Whoever knows the partition, which does not depend on the data, sees more.
+    Given it, the likelihood ratio is a product over the blocks of the mean of W_t, and so linear in each W_t: as for a
+    single block (`losses.allocation`), independent W_t are the worst, also where steps depend on earlier outcomes of
+    other blocks (Feldman & Shenfeld 2025, whose reduction to one step of each block this is).
+    """
+    size, larger = divmod(event.num_steps, event.times)
+    blocks = Counter({_one_of_steps(event, size, change): event.times - larger})
+    if larger:
+        blocks[_one_of_steps(event, size + 1, change)] += larger
+    return [blocks]
+
+
+def _one_of_steps(event: ev.BallsInBinsEvent | ev.AllocatedEvent, steps: int, change: Change) -> DominatingPair:
+    """Return the pair of so many steps, in one of which a record takes part."""
     base = event.event
     if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
-            f"balls-in-bins {base.kind}: a dominating pair is known for a Gaussian only",
+            f"{event.kind} {base.kind}: a dominating pair is known for a Gaussian only",
             "Use one Gaussian on each batch, or PoissonSampledEvent",
         )
     if change.direction is Direction.REPLACE or change.size > 1:
         raise Unsupported(
-            f"balls-in-bins gaussian under {change.describe()}: no dominating pair is proven",
+            f"{event.kind} gaussian under {change.describe()}: no dominating pair is proven",
             "Use Relation.ADD_OR_REMOVE and a group of 1, or PoissonSampledEvent",
         )
-    sigma, bins = base.noise_multiplier, event.num_bins
-    if bins == 1 or sigma < MIN_NOISE:
+    sigma = base.noise_multiplier
+    if steps == 1 or sigma < MIN_NOISE:
         # The profile is jointly convex, so a mixture is no easier to distinguish than its components.
         return DominatingPair.symmetric(GaussianProfile(1 / sigma))
-    return change.orient(DominatingPair(AllocationProfile(sigma, bins), AllocationProfile(sigma, bins, reverse=True)))
+    return change.orient(DominatingPair(AllocationProfile(sigma, steps), AllocationProfile(sigma, steps, reverse=True)))
 
 
 def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
