@@ -43,6 +43,7 @@ PUBLIC_MODULES = {
     "hush.lab.reconstruction",
     "hush.lab.slicing",
     "hush.lab.trained_attacks",
+    "hush.statistics.hypotheses",
     "hush.training.scattering",
 }
 
@@ -67,7 +68,7 @@ MEASURES_INTERNALS = {
 SMALL_ROOMS: dict[str, str] = {}
 
 # Public names, without `hush.lab`. Lower it when names go; a new one needs a page or an example that shows it.
-MOST_PUBLIC_NAMES = 298
+MOST_PUBLIC_NAMES = 305  # seven of them are tests of hypotheses
 
 
 def _load(path: Path) -> ModuleType:

@@ -15,6 +15,7 @@ selected privately (a `Selection`).
 | noise | `LaplaceNoise`, `GaussianNoise` |
 | groups that are not public | a `Selection` |
 | results | `Estimate` |
+| tests of hypotheses, with p-values that count the noise | `hush.statistics.hypotheses` |
 
 The ideas of the package:
 
