@@ -79,6 +79,10 @@ from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_noise as plan_noise
 from hush.statistics.noise.selection import TruncatedGeometric as TruncatedGeometric
 
+# isort: split
+# The public sub-package, which needs all of the above.
+from hush.statistics import hypotheses as hypotheses
+
 __all__ = [
     "EachRow",
     "Estimate",

@@ -16,7 +16,7 @@ from hush.statistics.noise.release import Block, NoiseKind, plan_noise
 
 Floats = NDArray[np.float64]
 
-_DRAWS = 20_000
+_DRAWS = 8_000
 _TOLERANCE = 0.01  # of a power that is searched for: simulated powers are off by less than that
 _STEPS = 1 << 20
 

@@ -84,9 +84,10 @@ def group_statistics(totals: Floats, noise_variance: float, *, pooled: bool) -> 
         squares = np.stack([own**2, own**2 - own, (1 - own) ** 2], axis=-1)  # of (s - own)^2
         variances = np.clip((totals * squares).sum(-1) / sizes, 0.0, largest)
     noise = noise_variance * np.square(coefficients).sum(-1)[..., None]
-    expected = variances
-    if pooled:  # a small group has no say on its own variance: rare values may not have been drawn there
-        expected = (variances * sizes).sum(-1, keepdims=True) / sizes.sum(-1, keepdims=True)
+    # A small group has no say of its own on its variance, as rare values may not have been drawn there: tests take the
+    # common variance, and intervals the larger one.
+    common = (variances * sizes).sum(-1, keepdims=True) / sizes.sum(-1, keepdims=True)
+    expected = common if pooled else np.maximum(variances, common)
     errors = (expected * sizes + noise + 1e-9) / sizes**2
     is_seen = raw_sizes > _SEEN * np.sqrt(columns * noise_variance)
     return GroupStatistics(sizes, is_seen, centre, means, variances, errors)
