@@ -158,7 +158,7 @@ SCENARIOS = [
 
 def levels(settings: Settings) -> list[Row]:
     """Return the rate of rejections of each true hypothesis."""
-    experiments = 10 if settings.quick else 700
+    experiments = 10 if settings.quick else 300
     return [_level(scenario, settings, experiments) for scenario in SCENARIOS]
 
 
@@ -257,7 +257,7 @@ def _tulap_cdf(x: Array, decay: float) -> Array:
 
 def powers(settings: Settings) -> list[Row]:
     """Return the power of ours and of published tests, and draw it."""
-    experiments = 10 if settings.quick else 150
+    experiments = 10 if settings.quick else 100
     panels = {"independence": _tables, "kruskal": _three_groups, "binomial": _coins}
     rows = []
     with figure(settings, "hypothesis_tests", columns=3) as axes:

@@ -165,11 +165,11 @@ def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bound
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         codes = rows.codes(options.outcome, outcomes), rows.codes(options.between, groups)
+        first, second = range(len(outcomes)), range(len(groups))
         if len(outcomes) == 2:
-            shown = {"keys": range(len(groups)), "outcome_keys": (0, 1), "confidence": options.confidence}
-            return compare_proportions(*codes, **shown, **settings)
-        lists = {"first_keys": range(len(outcomes)), "second_keys": range(len(groups))}
-        return independence(*codes, **lists, **settings)
+            more = {**settings, "confidence": options.confidence}
+            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **more)
+        return independence(*codes, first_keys=first, second_keys=second, **settings)
 
     return test
 
@@ -180,9 +180,9 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
     groups, limits = keys[options.between], bounds[options.outcome]
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
-        shown = {"keys": range(len(groups)), "bounds": limits, "confidence": options.confidence}
-        values = rows.floats([options.outcome])[0]
-        return compare_means(values, rows.codes(options.between, groups), **shown, **settings)
+        values, codes = rows.floats([options.outcome])[0], rows.codes(options.between, groups)
+        more = {**settings, "confidence": options.confidence}
+        return compare_means(values, codes, keys=range(len(groups)), bounds=limits, **more)
 
     return test
 
@@ -190,8 +190,13 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
 def _of_numbers(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
     from hush.statistics.hypotheses import correlation
 
-    limits = {"first_bounds": bounds[options.between], "second_bounds": bounds[options.outcome]}
-    return lambda rows, settings: correlation(*rows.floats([options.between, options.outcome]), **limits, **settings)
+    limits = bounds[options.between], bounds[options.outcome]
+
+    def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
+        first, second = rows.floats([options.between, options.outcome])
+        return correlation(first, second, first_bounds=limits[0], second_bounds=limits[1], **settings)
+
+    return test
 
 
 def _refused(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
