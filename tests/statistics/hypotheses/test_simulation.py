@@ -13,7 +13,7 @@ from scipy.stats import beta
 
 from hush.randomness import TestSource
 from hush.statistics import Block, GaussianNoise, LaplaceNoise, plan_noise
-from hush.statistics.hypotheses.simulation import Atoms, NoiseModel, p_value, totals_of
+from hush.statistics.hypotheses.simulation import RowValues, NoiseModel, p_value, totals_of
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -34,7 +34,7 @@ def test_simulated_noise_has_the_variance_of_the_real_noise(noise: Any, whole: b
 @given(mean=st.floats(0.001, 0.999), share=st.floats(1e-4, 0.9999))
 def test_atoms_have_the_moments_of_a_beta_distribution(mean: float, share: float) -> None:
     variance = share * mean * (1 - mean)
-    atoms = Atoms.beta(mean, variance)
+    atoms = RowValues.beta(mean, variance)
     total = mean * (1 - mean) / variance - 1
     exact = beta(mean * total, (1 - mean) * total)
     assert atoms.chances.sum() == pytest.approx(1)
@@ -45,19 +45,19 @@ def test_atoms_have_the_moments_of_a_beta_distribution(mean: float, share: float
 
 @pytest.mark.parametrize(("mean", "variance"), [(0.3, 0.21), (0.3, 1.0), (0.0, 0.0), (1.0, 0.0), (0.3, 0.3 * 0.7)])
 def test_the_largest_variance_is_a_coin(mean: float, variance: float) -> None:
-    atoms = Atoms.beta(mean, variance)
+    atoms = RowValues.beta(mean, variance)
     assert atoms.points.tolist() == [0.0, 1.0]
     assert atoms.chances.tolist() == [1 - mean, mean]
 
 
 def test_no_variance_is_nearly_one_point() -> None:
-    atoms = Atoms.beta(0.3, 0.0)
+    atoms = RowValues.beta(0.3, 0.0)
     assert atoms.chances @ (atoms.points - 0.3) ** 2 < 1e-5
     assert math.isclose(atoms.chances @ atoms.points, 0.3, rel_tol=1e-9)
 
 
 def test_totals_count_every_row() -> None:
-    atoms = Atoms.beta(0.2, 0.05)
+    atoms = RowValues.beta(0.2, 0.05)
     for columns in (2, 3):
         totals = totals_of(50, atoms.chances, atoms.weights(columns), 200, np.random.default_rng(0))
         assert np.allclose(totals.sum(1), 50)

@@ -16,7 +16,7 @@ from hush.statistics.columns import as_floats
 from hush.statistics.hypotheses.means import public_bounds
 from hush.statistics.hypotheses.release import NoisyTotals, ReleaseTerms
 from hush.statistics.hypotheses.result import HypothesisResult
-from hush.statistics.hypotheses.simulation import Atoms, NoiseModel, p_value, totals_of
+from hush.statistics.hypotheses.simulation import RowValues, NoiseModel, p_value, totals_of
 from hush.statistics.moments import unit_weights
 from hush.statistics.noise.release import NoiseKind
 
@@ -146,17 +146,17 @@ def _margins(products: Floats, size: Floats) -> tuple[Floats, Floats]:
     return centres, np.clip((sums * squares).sum(-1), 0.0, centres * (1 - centres))
 
 
-def _models(products: Floats, noise_variance: float) -> Iterator[tuple[int, Atoms, Atoms]]:
+def _models(products: Floats, noise_variance: float) -> Iterator[tuple[int, RowValues, RowValues]]:
     """Yield independent columns: their variances as they seem, and larger; fewer rows, and more."""
     size = np.maximum(products.sum(), 1.0)
     centres, variances = _margins(products, size)
     for drift in (0.0, _FURTHER):
         moved = variances + drift * np.sqrt(1.5 * noise_variance) / size
-        first, second = (Atoms.beta(float(mean), float(value)) for mean, value in zip(centres, moved, strict=True))
+        first, second = (RowValues.beta(float(mean), float(value)) for mean, value in zip(centres, moved, strict=True))
         yield round(float(size)), first, second
 
 
-def _draws(model: tuple[int, Atoms, Atoms], noise: NoiseModel) -> Callable[[int, np.random.Generator], Floats]:
+def _draws(model: tuple[int, RowValues, RowValues], noise: NoiseModel) -> Callable[[int, np.random.Generator], Floats]:
     size, first, second = model
     chances = np.outer(first.chances, second.chances).ravel()
     weights = np.einsum("ia,jb->ijab", first.weights(3), second.weights(3)).reshape(len(chances), 9)

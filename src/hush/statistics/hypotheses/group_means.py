@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.statistics.hypotheses.simulation import Atoms, NoiseModel, totals_of
+from hush.statistics.hypotheses.simulation import RowValues, NoiseModel, totals_of
 
 Floats = NDArray[np.float64]
 
@@ -114,10 +114,12 @@ class GroupModel:
         """The number of totals of each group."""
         return 2 if self.variances is None else 3
 
-    def _atoms(self) -> list[Atoms]:
+    def _atoms(self) -> list[RowValues]:
         if self.variances is None:
-            return [Atoms.coin(float(mean)) for mean in self.means]
-        return [Atoms.beta(float(mean), float(value)) for mean, value in zip(self.means, self.variances, strict=True)]
+            return [RowValues.coin(float(mean)) for mean in self.means]
+        return [
+            RowValues.beta(float(mean), float(value)) for mean, value in zip(self.means, self.variances, strict=True)
+        ]
 
     def expected(self) -> Floats:
         """Return the expected totals, an array (groups, columns)."""

@@ -78,7 +78,7 @@ def p_value(
 
 
 @dataclass(frozen=True, slots=True)
-class Atoms:
+class RowValues:
     """A distribution on [0, 1] with few values, from which sums of any number of rows are drawn exactly.
 
     Attributes:
@@ -90,18 +90,18 @@ class Atoms:
     chances: Floats
 
     @classmethod
-    def coin(cls, mean: float) -> Atoms:
+    def coin(cls, mean: float) -> RowValues:
         """Return the distribution of a value that is 0 or 1."""
         return cls(np.array([0.0, 1.0]), np.array([1 - mean, mean]))
 
     @classmethod
-    def beta(cls, mean: float, variance: float) -> Atoms:
+    def beta(cls, mean: float, variance: float) -> RowValues:
         """Return the Gauss-Jacobi points of a beta distribution: five values that share its first nine moments.
 
         So sums have the skewness and the tails of sums of beta variables, also where the central limit theorem is
         far from true: few rows, or values that are nearly always 0.
 
-        >>> uniform = Atoms.beta(0.5, 1 / 12)
+        >>> uniform = RowValues.beta(0.5, 1 / 12)
         >>> float(uniform.chances @ uniform.points**4).__round__(6)
         0.2
 
