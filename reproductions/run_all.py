@@ -28,6 +28,7 @@ SCRIPTS = {  # in the order of the page
     "pixeldp": "A noise layer inside a network (PixelDP)",
     "gradient_descent": "Gradient descent on a convex problem",
     "pate": "Private aggregation of teachers (Papernot et al. 2017, 2018)",
+    "hypothesis_tests": "Private tests of hypotheses: level and power",
 }
 HERE = Path(__file__).resolve().parent
 PREFACE = f"""# Reproductions: what was published, and what hush reaches

@@ -1,4 +1,6 @@
-"""The command line: `hush train`, `tune`, `schema`, `query`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`.
+"""The command line, `hush COMMAND`.
+
+The commands are `train`, `tune`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`.
 
 Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
 work. What they share:
@@ -29,7 +31,7 @@ from hush.version import __version__
 
 __all__: list[str] = []  # the command line is for the shell; `main` is what its entry point calls
 
-COMMANDS = ("train", "tune", "schema", "query", "catalog", "ledger", "plan", "account", "audit", "attack")
+COMMANDS = ("train", "tune", "schema", "query", "test", "catalog", "ledger", "plan", "account", "audit", "attack")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -57,6 +57,7 @@ from hush.data.tables.catalog_toml import toml_key as toml_key
 from hush.data.tables.quoting import quote_name as quote_name
 from hush.data.tables.quoting import quote_text as quote_text
 from hush.data.tables.raw_data import RawData as RawData
+from hush.data.tables.table import RowTable as RowTable
 from hush.data.tables.table import TableData as TableData
 from hush.data.tables.table import connect as connect
 

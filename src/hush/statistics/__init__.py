@@ -15,6 +15,7 @@ selected privately (a `Selection`).
 | noise | `LaplaceNoise`, `GaussianNoise` |
 | groups that are not public | a `Selection` |
 | results | `Estimate` |
+| tests of hypotheses, with p-values that count the noise | `hush.statistics.hypotheses` |
 
 The ideas of the package:
 
@@ -77,6 +78,10 @@ from hush.statistics.noise.release import CalibratedPlan as CalibratedPlan
 from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_noise as plan_noise
 from hush.statistics.noise.selection import TruncatedGeometric as TruncatedGeometric
+
+# isort: split
+# The public sub-package, which needs all of the above.
+from hush.statistics import hypotheses as hypotheses
 
 __all__ = [
     "EachRow",

@@ -272,15 +272,19 @@ class TableData(RawData):
             self._fill(connection, table)
 
     @cached_property
-    def table(self) -> RowTable:
-        """The rows. They are read once."""
+    def rows(self) -> RowTable:
+        """The rows, of which there may be none. They are read once."""
         connection = connect()
         with redact_errors(self.name):
             self._fill(connection, "t")
-            table = RowTable(connection, self._columns, self._types)
-        if table.num_rows == 0:
+            return RowTable(connection, self._columns, self._types)
+
+    @property
+    def table(self) -> RowTable:
+        """The rows. A table without any is refused: for what uses it, the number of rows is public."""
+        if self.rows.num_rows == 0:
             raise InvalidArgument("data", self.name, "at least one row below the column names")
-        return table
+        return self.rows
 
 
 @contextmanager

@@ -1,0 +1,305 @@
+"""`hush test`: a private test of a hypothesis, whose p-value counts the noise.
+
+What is declared decides which test is run: keys make a column one of categories, bounds make it one of numbers. No
+value of the data has a say in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hush.cli.charging import add_charging, budget_of, note_uncharged
+from hush.cli.declarations import parse_bounds, parse_pair, parse_values
+from hush.cli.json_values import plain
+from hush.cli.terminal import wrapped
+from hush.cli.words import NOISES
+from hush.errors import InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    from hush.data import RowTable, TableData
+    from hush.statistics.hypotheses import Design, HypothesisResult
+
+Test = Callable[..., "HypothesisResult"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "test",
+        help="test a hypothesis privately: A/B tests, tables, correlation",
+        description="Test a hypothesis about a file of personal data, with differential privacy. The p-value counts "
+        "the noise as well as chance. Columns with --keys are categories, columns with --bounds are numbers: this "
+        "decides between tests of proportions (two outcomes), of independence, of means and of correlation. Without "
+        "--between, --shares tests whether the outcome has these shares.",
+        epilog="Example: hush test people.csv --between arm --outcome converted --keys arm=a,b --keys "
+        "converted=no,yes --unit user_id --epsilon 0.5. Before spending: hush test --power 0.10,0.12 --sizes 4000,4000 "
+        "--epsilon 0.5 reads no data.",
+    )
+    parser.add_argument("data", nargs="?", metavar="DATA", help="a CSV, Excel or Parquet file; not with --power")
+    parser.add_argument("--between", metavar="COLUMN", help="the groups to compare, or the other column")
+    parser.add_argument("--outcome", metavar="COLUMN", help="the column to compare")
+    parser.add_argument(
+        "--unit", metavar="COLUMN", help="the column that identifies a person; or the word row, if each row is another"
+    )
+    _add_declarations(parser)
+    cost = parser.add_argument_group("the cost of the test")
+    cost.add_argument("--epsilon", type=float, required=True, help="the privacy budget of the test")
+    cost.add_argument("--delta", type=float, default=0.0, help="for Gaussian noise (default: 0)")
+    cost.add_argument("--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error")
+    cost.add_argument("--confidence", type=float, default=0.95, help="confidence of the interval (default: 0.95)")
+    add_charging(parser)
+    _add_power(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def _add_declarations(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is known about the data", "Everything declared here is taken as public.")
+    group.add_argument(
+        "--keys",
+        action="append",
+        metavar="COLUMN=A,B,...",
+        help="the categories of a column; rows with others are left out; may be repeated. Of two outcomes, the share "
+        "of the second is compared",
+    )
+    group.add_argument(
+        "--bounds",
+        action="append",
+        metavar="COLUMN=LOW:HIGH",
+        help="the range that the numbers of a column are clamped to; may be repeated",
+    )
+    group.add_argument("--shares", metavar="A=0.5,B=0.5", help="the shares of the outcome that are tested")
+
+
+def _add_power(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("power, before spending", "These read no data, and cost nothing.")
+    group.add_argument("--power", metavar="A,B,...", help="the rates, or means, that the test should tell apart")
+    group.add_argument("--sizes", metavar="N,N,...", help="how many people there are in each group")
+    group.add_argument("--stds", metavar="S,S,...", help="for means: the standard deviations; needs --bounds")
+    group.add_argument("--level", type=float, default=0.05, help="the p-value that counts (default: 0.05)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Test, or say how likely a test is to find an effect."""
+    if options.power is not None:
+        _print_power(options)
+        return
+    test = _chosen(options)
+    budget = budget_of(options)
+    note_uncharged(budget)
+    data = _open(options)
+    noise = None if options.noise is None else NOISES[options.noise]()
+    settings = {
+        "units": _units(options, data),
+        "epsilon": options.epsilon,
+        "delta": options.delta,
+        "noise": noise,
+        "budget": budget,
+    }
+    result = _with_assumptions(test(data.rows, settings), data)
+    if options.json:
+        print(json.dumps(_json_object(result)))
+        return
+    print(wrapped(str(result)))
+    print(wrapped(str(result.guarantee)), file=sys.stderr)
+    if result.receipt is not None:
+        print(wrapped(str(result.receipt)), file=sys.stderr)
+
+
+def _json_object(result: HypothesisResult) -> dict[str, Any]:
+    """Return a result for scripts."""
+    names = ("hypothesis", "p_value", "statistic", "estimate", "low", "high", "confidence", "is_hidden", "noise_scale")
+    content: dict[str, Any] = {name: plain(getattr(result, name)) for name in names}
+    content["totals"] = plain(result.totals.tolist())
+    content["guarantee"] = json.loads(result.guarantee.to_json())
+    return content if result.receipt is None else {**content, "charged": result.receipt.to_dict()}
+
+
+def _chosen(options: argparse.Namespace) -> Test:
+    """Return the test that the declarations choose: a function of the rows and of the settings."""
+    if options.outcome is None:
+        raise InvalidArgument("outcome", None, "the column to compare")
+    keys = {
+        name: parse_values("keys", text, values)
+        for text in options.keys or ()
+        for name, values in [parse_pair("keys", text, "COLUMN=A,B,...")]
+    }
+    bounds = parse_bounds(options.bounds or [])
+    for name in {*keys, *bounds} - {options.outcome, options.between}:
+        raise InvalidArgument("keys" if name in keys else "bounds", name, "a column of this test")
+    if options.shares is not None:
+        if options.between is not None:
+            raise InvalidArgument("shares", options.shares, "none with --between", "It tests one column alone")
+        return _fit(options.outcome, _parse_shares(options.shares))
+    if options.between is None:
+        raise InvalidArgument("between", None, "the groups to compare", "Or give --shares, to test one column")
+    kinds = _kind(options.between, keys, bounds), _kind(options.outcome, keys, bounds)
+    return _OF_KINDS[kinds](options, keys, bounds)
+
+
+def _kind(name: str, keys: dict[str, Any], bounds: dict[str, Any]) -> str:
+    """Return whether a column is one of categories or of numbers, which is public."""
+    if (name in keys) == (name in bounds):
+        advice = f"--keys {name}=a,b,... makes it one of categories, --bounds {name}=0:100 one of numbers"
+        raise InvalidArgument("keys", None, f"a declaration of the column {name}, and only one", advice)
+    return "categories" if name in keys else "numbers"
+
+
+def _fit(outcome: str, shares: dict[str, float]) -> Test:
+    from hush.statistics.hypotheses import goodness_of_fit
+
+    by_code = dict(enumerate(shares.values()))
+    return lambda rows, settings: goodness_of_fit(rows.codes(outcome, list(shares)), by_code, **settings)
+
+
+def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+    from hush.statistics.hypotheses import compare_proportions, independence
+
+    groups, outcomes = keys[options.between], keys[options.outcome]
+
+    def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
+        codes = rows.codes(options.outcome, outcomes), rows.codes(options.between, groups)
+        first, second = range(len(outcomes)), range(len(groups))
+        if len(outcomes) == 2:
+            more = {**settings, "confidence": options.confidence}
+            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **more)
+        return independence(*codes, first_keys=first, second_keys=second, **settings)
+
+    return test
+
+
+def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+    from hush.statistics.hypotheses import compare_means
+
+    groups, limits = keys[options.between], bounds[options.outcome]
+
+    def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
+        values, codes = rows.floats([options.outcome])[0], rows.codes(options.between, groups)
+        more = {**settings, "confidence": options.confidence}
+        return compare_means(values, codes, keys=range(len(groups)), bounds=limits, **more)
+
+    return test
+
+
+def _of_numbers(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+    from hush.statistics.hypotheses import correlation
+
+    limits = bounds[options.between], bounds[options.outcome]
+
+    def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
+        first, second = rows.floats([options.between, options.outcome])
+        return correlation(first, second, first_bounds=limits[0], second_bounds=limits[1], **settings)
+
+    return test
+
+
+def _refused(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+    raise InvalidArgument(
+        "between", options.between, "the column of categories", f"Swap it with --outcome {options.outcome}"
+    )
+
+
+_OF_KINDS: dict[tuple[str, str], Callable[..., Test]] = {
+    ("categories", "categories"): _between_categories,
+    ("categories", "numbers"): _of_means,
+    ("numbers", "numbers"): _of_numbers,
+    ("numbers", "categories"): _refused,
+}
+
+
+def _open(options: argparse.Namespace) -> TableData:
+    """Return the file, whose rows are not read yet."""
+    try:
+        from hush.data import open_table_file
+    except ImportError as error:
+        raise Unsupported(f"files need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
+    if options.unit is None:
+        advice = "If each row is a different person, write --unit row"
+        raise InvalidArgument("unit", None, "the column that identifies the privacy unit", advice)
+    path = None if options.data is None else Path(options.data)
+    data = open_table_file(path, path.name) if path is not None and path.is_file() else None
+    if data is None:
+        raise InvalidArgument("data", options.data, "an existing .csv, .xlsx or .parquet file")
+    for role in ("outcome", "between"):
+        if getattr(options, role) is not None:
+            data.check_column(role, getattr(options, role))
+    if options.unit != "row":
+        return data.with_ids(data.check_column("unit", options.unit))
+    if "row" in data.columns:
+        raise InvalidArgument("unit", "row", "a word that is no column", "Rename the column called row")
+    return data
+
+
+def _units(options: argparse.Namespace, data: TableData) -> Any:
+    """Return the unit of each row. An empty cell is no id: such rows are left out."""
+    from hush.statistics import EachRow
+
+    return EachRow() if options.unit == "row" else [text or None for text in data.rows.texts(options.unit).tolist()]
+
+
+def _with_assumptions(result: HypothesisResult, data: TableData) -> HypothesisResult:
+    """Return the result with what is assumed about the file."""
+    assumptions = (*result.guarantee.assumptions, *data.file_assumptions)
+    return replace(result, guarantee=replace(result.guarantee, assumptions=assumptions))
+
+
+def _parse_shares(text: str) -> dict[str, float]:
+    """Return the shares of ``A=0.5,B=0.5``."""
+    shares = {}
+    for part in text.split(","):
+        name, share = parse_pair("shares", part.strip(), "A=0.5,B=0.5")
+        shares[name] = _numbers("shares", share)[0]
+    return shares
+
+
+def _numbers(flag: str, text: str | None) -> list[float]:
+    try:
+        return [float(word) for word in (text or "").split(",")]
+    except ValueError:
+        raise InvalidArgument(flag, text, "numbers separated by commas") from None
+
+
+def _design(options: argparse.Namespace) -> Design:
+    """Return the experiment that the flags describe."""
+    from hush.statistics.hypotheses import Design
+
+    effects, sizes = _numbers("power", options.power), _numbers("sizes", options.sizes)
+    whole = [int(size) if size == size // 1 else size for size in sizes]
+    if options.stds is None:
+        return Design.proportions(effects, sizes=whole)  # type: ignore[arg-type]
+    limits = list(parse_bounds(options.bounds or []).values())
+    if len(limits) != 1:
+        raise InvalidArgument("bounds", options.bounds, "the bounds of the outcome, with --stds")
+    return Design.means_of(effects, stds=_numbers("stds", options.stds), sizes=whole, bounds=limits[0])  # type: ignore[arg-type]
+
+
+def _print_power(options: argparse.Namespace) -> None:
+    """Print the power of a test at this epsilon, and what a power of 0.8 takes."""
+    if options.data is not None:
+        raise InvalidArgument("power", options.power, "no data beside it", "It is computed from public numbers")
+    design = _design(options)
+    noise = None if options.noise is None else NOISES[options.noise]()
+    cost = {"delta": options.delta, "noise": noise, "level": options.level}
+    power = design.power(epsilon=options.epsilon, **cost)
+    factor = _or_none(lambda: design.factor_for(0.8, epsilon=options.epsilon, **cost))
+    epsilon = _or_none(lambda: design.epsilon_for(0.8, **cost))
+    if options.json:
+        print(json.dumps({"power": power, "factor_for_0.8": factor, "epsilon_for_0.8": epsilon}))
+        return
+    print(wrapped(f"Power {power:.2f} at level {options.level:g} and epsilon {options.epsilon:g}. No data were read."))
+    larger = "no sizes that were tried" if factor is None else f"groups {factor:.2g} times as large"
+    other = "no epsilon up to 20" if epsilon is None else f"epsilon {epsilon:.2g}"
+    print(wrapped(f"A power of 0.8 takes {larger} at this epsilon, or {other} with these groups."))
+
+
+def _or_none(search: Callable[[], float]) -> float | None:
+    try:
+        return search()
+    except InvalidArgument:
+        return None

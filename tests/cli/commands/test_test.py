@@ -1,0 +1,129 @@
+"""`hush test`: what is declared chooses the test, a ledger is charged, power reads no data, and mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.cli import main
+
+pytest.importorskip("duckdb")
+
+ARMS = ["--between", "arm", "--keys", "arm=a,b"]
+SPEND = ["--unit", "who", "--epsilon", "1"]
+RATE = [*ARMS, "--outcome", "bought", "--keys", "bought=no,yes"]
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HUSH_LEDGER", raising=False)
+    monkeypatch.delenv("HUSH_LEDGER_TOKEN", raising=False)
+    lines = ["who,arm,bought,age,plan"]
+    for index in range(1200):
+        arm, bought = "ab"[index % 2], "yes" if index % (3 if index % 2 else 10) == 0 else "no"
+        lines.append(f"{index},{arm},{bought},{20 + index % 50},{'xyz'[index % 3]}")
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: Any) -> dict[str, Any]:
+    assert main(["test", *map(str, words), "--json"]) == 0
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def test_declarations_choose_the_test(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = answer(capsys, people, *RATE, *SPEND)
+    assert rates["hypothesis"] == "the outcome is equally frequent in all groups"
+    # Fixed by the test's name: the true difference is 1/3 - 1/5; with 600 in each group its error is some 0.03.
+    assert rates["low"] < 1 / 3 - 1 / 5 < rates["high"]
+    assert rates["guarantee"]["epsilon"] == 1.0
+    assert rates["guarantee"]["unit"] == "user"
+    means = answer(capsys, people, *ARMS, "--outcome", "age", "--bounds", "age=0:100", *SPEND)
+    assert means["hypothesis"] == "all groups have the same mean"
+    tables = answer(capsys, people, *ARMS, "--outcome", "plan", "--keys", "plan=x,y,z", *SPEND)
+    assert tables["hypothesis"] == "the two columns are independent"
+    pairs = ["--between", "who", "--outcome", "age", "--bounds", "who=0:2000", "--bounds", "age=0:100"]
+    linked = answer(capsys, people, *pairs, "--unit", "row", "--epsilon", 1)
+    assert linked["hypothesis"] == "the two columns are uncorrelated"
+    assert linked["guarantee"]["unit"] == "example"
+    shares = answer(capsys, people, "--outcome", "plan", "--shares", "x=0.2,y=0.4,z=0.4", *SPEND)
+    assert shares["p_value"] < 0.001
+
+
+def test_for_people(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", str(people), *RATE, *SPEND]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("p = ")
+    assert printed.err.startswith("epsilon <= 1, delta = 0 per user")
+
+
+def test_a_ledger_is_charged(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sqlalchemy")
+    db = f"sqlite:///{people.parent / 'privacy.db'}"
+    cap = ["--epsilon", "1.5", "--delta", "1e-6", "--unit-name", "person", "--db", db]
+    assert main(["ledger", "create", "people", *cap]) == 0
+    capsys.readouterr()
+    charged = answer(capsys, people, *RATE, *SPEND, "--budget", "people", "--db", db)["charged"]
+    assert charged["epsilon"] == 1.0
+    assert charged["so_far"] > 0.5
+    assert main(["test", str(people), *RATE, *SPEND, "--budget", "people", "--db", db]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_an_empty_file_is_answered(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether there are rows is about people, too. At this epsilon, noise of 8 and more has a probability of e^-80."""
+    people.write_text("who,arm,bought\n")
+    hidden = answer(capsys, people, *RATE, "--unit", "who", "--epsilon", 10)
+    assert (hidden["p_value"], hidden["is_hidden"]) == (1.0, True)
+
+
+def test_power_reads_no_data(capsys: pytest.CaptureFixture[str]) -> None:
+    power = answer(capsys, "--power", "0.1,0.2", "--sizes", "500,500", "--epsilon", 1)
+    assert power["power"] > 0.9
+    assert power["factor_for_0.8"] < 1
+    assert (
+        main(
+            ["test", "--power", "40,45", "--sizes", "99,99", "--stds", "9,9", "--bounds", "age=0:100", "--epsilon", "1"]
+        )
+        == 0
+    )
+    assert "No data were read." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*ARMS, "--outcome", "bought", *SPEND], "--keys: expected a declaration of the column bought"),
+        ([*RATE, "--bounds", "bought=0:1", *SPEND], "--keys: expected a declaration of the column bought"),
+        ([*RATE, "--keys", "plan=x,y", *SPEND], "--keys plan: expected a column of this test"),
+        ([*RATE, "--epsilon", "1"], "--unit: expected the column that identifies the privacy unit"),
+        ([*RATE, "--unit", "nobody", "--epsilon", "1"], "--unit nobody: expected one of the columns"),
+        (["--outcome", "plan", *SPEND], "--between: expected the groups to compare"),
+        ([*ARMS, *SPEND], "--outcome: expected the column to compare"),
+        ([*RATE, "--shares", "no=1", *SPEND], "--shares no=1: expected none with --between"),
+        (["--outcome", "plan", "--shares", "x=a", *SPEND], "--shares"),
+        (["--between", "age", "--outcome", "arm", "--bounds", "age=0:9", "--keys", "arm=a,b", *SPEND], "--between age"),
+        ([*RATE, "--unit", "who", "--epsilon", "-1"], "--epsilon -1: expected a finite number > 0"),
+        ([*RATE, *SPEND, "--power", "0.1,0.2", "--sizes", "9,9"], "--power 0.1,0.2: expected no data beside it"),
+    ],
+)
+def test_mistakes(words: list[str], message: str, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", str(people), *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"hush test: {message}" in printed.err
+
+
+def test_other_mistakes(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", "nothing.csv", *RATE, *SPEND]) == 2
+    assert main(["test", "--power", "0.1,x", "--sizes", "9,9", "--epsilon", "1"]) == 2
+    assert main(["test", "--power", "1,2", "--sizes", "9,9", "--stds", "1,1", "--epsilon", "1"]) == 2
+    assert main(["test", "--power", "0.1,0.2", "--epsilon", "1"]) == 2
+    people.write_text("row,arm,bought\n1,a,no\n")
+    assert main(["test", str(people), *RATE, "--unit", "row", "--epsilon", "1"]) == 2
+    assert capsys.readouterr().out == ""
