@@ -261,11 +261,49 @@ def test_what_is_left_beside_a_first_event_can_be_spent_and_no_more() -> None:
     assert not limit.proves_first(event, Cost(**{**_values(first), "gaussian": first.gaussian - 10**9}))
 
 
-def test_an_event_of_several_cases_is_no_first_event() -> None:
-    """Other releases may come between, and which case it is may follow their answers."""
+def test_beside_a_first_event_of_several_cases_nothing_is_left() -> None:
+    """Other releases could come between, and which case it is could follow their answers."""
     cases = (ComposedEvent((LaplaceEvent(1.0), GaussianEvent(9.0))), LaplaceEvent(0.9))
-    with pytest.raises(Unsupported, match="as a first event"):
-        cap(epsilon=3.0).first_cost(ParallelEvent(cases))
+    event, limit = ParallelEvent(cases), cap(epsilon=3.0)
+    first = limit.first_cost(event)
+    assert first.gaussian == limit.limit.gaussian
+    assert limit.fits(first)
+    assert limit.proves_first(event, first)
+    for small in (GaussianEvent(1e6), LaplaceEvent(1e6)):
+        assert not limit.fits(first + limit.cost(small))
+    assert not limit.proves_first(event, Cost(**{**_values(first), "gaussian": first.gaussian - 1}))
+
+
+def test_a_training_with_held_out_units_calibrated_to_the_cap_fits_alone() -> None:
+    """As `hush train` charges it by default: a unit is trained on, or held out and measured."""
+    training = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.9), 0.01), 500)
+    event = ParallelByIndexEvent((ComposedEvent((GaussianEvent(30.0), training)), GaussianEvent(3.0)))
+    epsilon = PldAccountant(unit=USER).compose(event).epsilon(1e-5)
+    limit = cap(epsilon=epsilon)
+    assert not limit.fits(limit.cost(event))
+    first = limit.first_cost(event)
+    assert limit.fits(first)
+    assert limit.proves_first(event, first)
+    with pytest.raises(Unsupported):
+        cap(epsilon=epsilon * 0.999).first_cost(event)
+
+
+def test_what_was_run_of_a_whole_beyond_the_rule_is_priced_step_by_step() -> None:
+    """Together, steps cost less than one by one, but only if nothing that they showed decided their number."""
+    limit = cap(epsilon=1.3)
+    small = LaplaceEvent(20.0)
+    whole, part = SelfComposedEvent(small, 60), SelfComposedEvent(small, 20)
+    reserved = limit.cost(whole)
+    assert reserved.gaussian > limit.gaussian_rule.most
+    together, one = limit.cost(part).gaussian, limit.cost(small).gaussian
+    assert together < 0.95 * 20 * one
+    assert limit.part_cost(part, whole, reserved).gaussian == 20 * one
+    inside = SelfComposedEvent(small, 20)
+    fitting = limit.cost(inside)
+    assert limit.part_cost(SelfComposedEvent(small, 10), inside, fitting).gaussian == fitting.gaussian
+    cut = ParallelByIndexEvent((part, LaplaceEvent(1.0)))
+    beyond = ParallelByIndexEvent((whole, LaplaceEvent(1.0)))
+    assert limit.part_cost(cut, beyond, limit.cost(beyond)).gaussian > limit.gaussian_rule.most
 
 
 def test_a_private_selection_calibrated_to_the_cap_fits_alone() -> None:

@@ -101,7 +101,7 @@ def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, di
     if fits and not takes_nearly_all(cap, cost):
         return cost, {"delta": None}
     first = None if any(status.cost != Cost() for status in statuses) else _first(cap, charge.event)
-    if first is not None:
+    if first is not None and not (fits and first.gaussian >= cap.limit.gaussian):  # which leaves nothing
         return first, {"delta": None, "first": True}
     if fits:
         return cost, {"delta": None}
