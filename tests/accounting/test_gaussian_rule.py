@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import pytest
@@ -125,6 +125,29 @@ def test_no_adaptive_strategy_beats_a_box_and_what_comes_on_top() -> None:
         return limit.fits(sum((cost.times(number) for cost, number in zip(costs, on_top, strict=True)), Cost()))
 
     assert worst_delta(limit.epsilon, kinds, allows) <= limit.delta
+
+
+def test_no_adaptive_strategy_beats_a_box_whose_cases_an_index_decides() -> None:
+    """Each use of the box is one case or the other, whatever was answered before. A case by value is refused."""
+    kinds = (GaussianEvent(2.0), LaplaceEvent(6.0), LaplaceEvent(0.7))
+    cases = (ComposedEvent(kinds[:2]), kinds[2])
+    both = SelfComposedEvent(ParallelByIndexEvent(cases), 2)
+    epsilon = PldAccountant(unit=USER).compose(both).epsilon(1e-5) * (1 + 1e-6)
+    limit = cap(epsilon=epsilon, box=Box({both.event: 2}))
+    assert (limit.limit.gaussian, limit.order) == (0, None)
+    dealt = ((2, 2, 0), (1, 1, 1), (0, 0, 2))
+    by_index = max(worst_delta(epsilon, kinds, partial(_fewer, most)) for most in dealt)
+    assert by_index <= limit.delta
+    # Whoever could let answers decide the case would attain more than any way to deal out the cases.
+    assert worst_delta(epsilon, kinds, lambda numbers: any(_fewer(most, numbers) for most in dealt)) > 1.05 * by_index
+    by_value = cap(epsilon=2 * epsilon, box=Box({ParallelEvent(cases): 2}))
+    assert by_value.gaussian_rule.delta == 0
+    assert "earlier answers" in str(limit.guarantee().assumptions)
+    assert "earlier answers" not in str(by_value.guarantee().assumptions)
+
+
+def _fewer(most: tuple[int, ...], numbers: tuple[int, ...]) -> bool:
+    return all(number <= limit for number, limit in zip(numbers, most, strict=True))
 
 
 def test_no_adaptive_strategy_beats_what_is_left_after_a_first_event() -> None:

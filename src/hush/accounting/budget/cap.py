@@ -35,6 +35,8 @@ FIRST = 10**12
 NO_GAUSSIAN = GaussianRule(delta=0.0, most=-1, reserve=0, rate=0.0)
 """The terms of budgets that have no comparison with Gaussian noise, such as those of older ledgers."""
 
+_INDICES = "earlier answers do not decide which part of the data somebody is in, such as who is held out"
+
 _UNIT_NOISE = ev.GaussianEvent(1.0)
 
 
@@ -59,7 +61,8 @@ class Cap:
 
     Assumes:
         Each event is charged before it is run (the caller's duty). The order, the shares and the box are chosen before
-        anything is released (the caller's duty; a ledger stores them with the cap). A first event, charged by
+        anything is released (the caller's duty; a ledger stores them with the cap). Where a release of the box has parts
+        by an index, earlier answers do not decide it (the caller's duty; `hush train` draws it by chance). A first event, charged by
         `first_cost`, comes first (the caller's duty; checked by a ledger).
 
     References:
@@ -369,13 +372,17 @@ class Cap:
         rules += ["Gaussian noise"] if self.gaussian_rule.most >= 0 else []
         rule = f"a privacy filter ({' or '.join(rules)})" if rules else "basic composition"
         boxed = "" if self.box is None else f", beside {sum(self.box.numbers)} declared releases"
+        indices = (_INDICES,) if self.box is not None and self.box.has_indices else ()
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
             unit=self.unit,
             relation=self.relation,
             method=f"{rule}{boxed}, with adaptive choices",
-            assumptions=("everything that is released from these data is charged to this budget, before it is run",),
+            assumptions=(
+                "everything that is released from these data is charged to this budget, before it is run",
+                *indices,
+            ),
         )
 
 
