@@ -6,11 +6,11 @@ last release to the first, any strategy that picks the next release in view of t
 most v(epsilon, R): the delta of the composed privacy loss distribution. Releases outside the box come on top: see
 `hush.accounting.gaussian_rule`.
 
-For this, each release has to be one composition of dominating pairs. Some events stand for several cases, since a record
-may be in several parts. Where an index decides the part, as of people who are trained on or held out, and it does not
-depend on answers, the proof holds for each way to deal out the cases, and the worst one counts. Where a record's value
-decides it, the case could follow earlier answers. Such kinds, and those that only a Renyi divergence describes, are
-composed at one Renyi order, at which their worst cases add up.
+For this, each release has to be one composition of dominating pairs. Some events stand for several cases, since a
+record may be in several parts. Where an index decides the part, as of people who are trained on or held out, and it
+does not depend on answers, the proof holds for each way to deal out the cases, and the worst one counts. Where a
+record's value decides it, the case could follow earlier answers. Such kinds, and those that only a Renyi divergence
+describes, are composed at one Renyi order, at which their worst cases add up.
 """
 
 from __future__ import annotations

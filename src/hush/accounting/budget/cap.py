@@ -61,9 +61,9 @@ class Cap:
 
     Assumes:
         Each event is charged before it is run (the caller's duty). The order, the shares and the box are chosen before
-        anything is released (the caller's duty; a ledger stores them with the cap). Where a release of the box has parts
-        by an index, earlier answers do not decide it (the caller's duty; `hush train` draws it by chance). A first event, charged by
-        `first_cost`, comes first (the caller's duty; checked by a ledger).
+        anything is released (the caller's duty; a ledger stores them with the cap). Where a release of the box has
+        parts by an index, earlier answers do not decide it (the caller's duty; `hush train` draws it by chance). A
+        first event, charged by `first_cost`, comes first (the caller's duty; checked by a ledger).
 
     References:
         Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021, Theorem 1 (filter at a fixed order); Rogers et al. 2016
@@ -245,7 +245,7 @@ class Cap:
 
         How far it came may depend on what it showed. A price in Gaussian noise proves nothing about that, unless parts
         that were priced one by one were left out, or Gaussians. A whole that this rule could not allow was accepted by
-        another one, and what was run of it is priced step by step: prices of steps add up, whoever decides their number.
+        another one, and what was run of it is priced step by step: such prices add up, however many steps there are.
         """
         cost = self.cost(event)
         if not reserved.smoothed or self._is_part(event, whole):
@@ -255,7 +255,7 @@ class Cap:
         return replace(cost, gaussian=gaussian, smoothed=reserved.smoothed)
 
     def _by_steps(self, event: ev.Event, whole: ev.Event) -> int:
-        """Return the sum of the prices of an event's steps; more than the rule has if not all are steps of the whole."""
+        """Return the sum of the prices of an event's steps; too much for the rule if the whole has other steps."""
         run, reserved = (
             ev.unrolled(ev.plain_event(described, self.relation, self.unit)[0]) for described in (event, whole)
         )
