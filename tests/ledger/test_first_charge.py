@@ -68,6 +68,17 @@ def test_an_event_of_several_cases_that_a_filter_accepts_leaves_the_rest(opened:
     assert people.left > 0
 
 
+def test_so_does_one_that_fits_as_a_claim_only(opened: Opened) -> None:
+    """As the first charge it would take everything."""
+    event = ParallelByIndexEvent((ComposedEvent((LaplaceEvent(4.0), GaussianEvent(5.0))), LaplaceEvent(1.5)))
+    claim = PldAccountant(unit=Unit.user()).compose(event).epsilon(4e-6)
+    people = opened().budget("people", epsilon=1.01 * claim, delta=1e-5, unit="person", claims_delta=8e-6)
+    assert not people.cap.fits(people.cost(event))
+    people.charge(event, purpose="a claim")
+    assert people.spent < people.cap.epsilon
+    people.charge(LaplaceEvent(200.0), purpose="a count")
+
+
 def test_after_any_other_charge_it_is_refused(opened: Opened) -> None:
     people = calibrated(opened())
     people.charge(LaplaceEvent(1e6), purpose="next to nothing")
