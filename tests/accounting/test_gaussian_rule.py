@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import pytest
@@ -125,6 +125,29 @@ def test_no_adaptive_strategy_beats_a_box_and_what_comes_on_top() -> None:
         return limit.fits(sum((cost.times(number) for cost, number in zip(costs, on_top, strict=True)), Cost()))
 
     assert worst_delta(limit.epsilon, kinds, allows) <= limit.delta
+
+
+def test_no_adaptive_strategy_beats_a_box_whose_cases_an_index_decides() -> None:
+    """Each use of the box is one case or the other, whatever was answered before. A case by value is refused."""
+    kinds = (GaussianEvent(2.0), LaplaceEvent(6.0), LaplaceEvent(0.7))
+    cases = (ComposedEvent(kinds[:2]), kinds[2])
+    both = SelfComposedEvent(ParallelByIndexEvent(cases), 2)
+    epsilon = PldAccountant(unit=USER).compose(both).epsilon(1e-5) * (1 + 1e-6)
+    limit = cap(epsilon=epsilon, box=Box({both.event: 2}))
+    assert (limit.limit.gaussian, limit.order) == (0, None)
+    dealt = ((2, 2, 0), (1, 1, 1), (0, 0, 2))
+    by_index = max(worst_delta(epsilon, kinds, partial(_fewer, most)) for most in dealt)
+    assert by_index <= limit.delta
+    # Whoever could let answers decide the case would attain more than any way to deal out the cases.
+    assert worst_delta(epsilon, kinds, lambda numbers: any(_fewer(most, numbers) for most in dealt)) > 1.05 * by_index
+    by_value = cap(epsilon=2 * epsilon, box=Box({ParallelEvent(cases): 2}))
+    assert by_value.gaussian_rule.delta == 0
+    assert "earlier answers" in str(limit.guarantee().assumptions)
+    assert "earlier answers" not in str(by_value.guarantee().assumptions)
+
+
+def _fewer(most: tuple[int, ...], numbers: tuple[int, ...]) -> bool:
+    return all(number <= limit for number, limit in zip(numbers, most, strict=True))
 
 
 def test_no_adaptive_strategy_beats_what_is_left_after_a_first_event() -> None:
@@ -261,11 +284,49 @@ def test_what_is_left_beside_a_first_event_can_be_spent_and_no_more() -> None:
     assert not limit.proves_first(event, Cost(**{**_values(first), "gaussian": first.gaussian - 10**9}))
 
 
-def test_an_event_of_several_cases_is_no_first_event() -> None:
-    """Other releases may come between, and which case it is may follow their answers."""
+def test_beside_a_first_event_of_several_cases_nothing_is_left() -> None:
+    """Other releases could come between, and which case it is could follow their answers."""
     cases = (ComposedEvent((LaplaceEvent(1.0), GaussianEvent(9.0))), LaplaceEvent(0.9))
-    with pytest.raises(Unsupported, match="as a first event"):
-        cap(epsilon=3.0).first_cost(ParallelEvent(cases))
+    event, limit = ParallelEvent(cases), cap(epsilon=3.0)
+    first = limit.first_cost(event)
+    assert first.gaussian == limit.limit.gaussian
+    assert limit.fits(first)
+    assert limit.proves_first(event, first)
+    for small in (GaussianEvent(1e6), LaplaceEvent(1e6)):
+        assert not limit.fits(first + limit.cost(small))
+    assert not limit.proves_first(event, Cost(**{**_values(first), "gaussian": first.gaussian - 1}))
+
+
+def test_a_training_with_held_out_units_calibrated_to_the_cap_fits_alone() -> None:
+    """As `hush train` charges it by default: a unit is trained on, or held out and measured."""
+    training = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.9), 0.01), 500)
+    event = ParallelByIndexEvent((ComposedEvent((GaussianEvent(30.0), training)), GaussianEvent(3.0)))
+    epsilon = PldAccountant(unit=USER).compose(event).epsilon(1e-5)
+    limit = cap(epsilon=epsilon)
+    assert not limit.fits(limit.cost(event))
+    first = limit.first_cost(event)
+    assert limit.fits(first)
+    assert limit.proves_first(event, first)
+    with pytest.raises(Unsupported):
+        cap(epsilon=epsilon * 0.999).first_cost(event)
+
+
+def test_what_was_run_of_a_whole_beyond_the_rule_is_priced_step_by_step() -> None:
+    """Together, steps cost less than one by one, but only if nothing that they showed decided their number."""
+    limit = cap(epsilon=1.3)
+    small = LaplaceEvent(20.0)
+    whole, part = SelfComposedEvent(small, 60), SelfComposedEvent(small, 20)
+    reserved = limit.cost(whole)
+    assert reserved.gaussian > limit.gaussian_rule.most
+    together, one = limit.cost(part).gaussian, limit.cost(small).gaussian
+    assert together < 0.95 * 20 * one
+    assert limit.part_cost(part, whole, reserved).gaussian == 20 * one
+    inside = SelfComposedEvent(small, 20)
+    fitting = limit.cost(inside)
+    assert limit.part_cost(SelfComposedEvent(small, 10), inside, fitting).gaussian == fitting.gaussian
+    cut = ParallelByIndexEvent((part, LaplaceEvent(1.0)))
+    beyond = ParallelByIndexEvent((whole, LaplaceEvent(1.0)))
+    assert limit.part_cost(cut, beyond, limit.cost(beyond)).gaussian > limit.gaussian_rule.most
 
 
 def test_a_private_selection_calibrated_to_the_cap_fits_alone() -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hush.accounting import GaussianEvent, LaplaceEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
+from hush.accounting import (
+    ComposedEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelByIndexEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+)
 from hush.accounting.budget import Charge, Cost
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Unit
@@ -37,6 +45,38 @@ def test_a_training_calibrated_to_the_cap_is_accepted_on_an_untouched_budget(ope
         people.charge(LaplaceEvent(1000.0), purpose="more")
     assert ledger.verify().ok
     assert ledger.recompute("people").blocks[0].change == Cost()
+
+
+def test_so_is_one_with_held_out_units_and_nothing_is_left(opened: Opened) -> None:
+    """As `hush train` charges it by default."""
+    ledger, event = opened(), ParallelByIndexEvent((ComposedEvent((GaussianEvent(30.0), TRAINING)), GaussianEvent(3.0)))
+    epsilon = PldAccountant(unit=Unit.user()).compose(event).epsilon(1e-5)
+    people = ledger.budget("people", epsilon=epsilon, delta=1e-5, unit="person")
+    people.reserve(Charge(event=event, purpose="training", request="run")).commit()
+    assert (people.spent, people.left) == (people.cap.epsilon, 0)
+    with pytest.raises(OverBudget):
+        people.charge(GaussianEvent(1e6), purpose="more")
+    assert ledger.verify().ok
+    assert ledger.recompute("people").blocks[0].change == Cost()
+
+
+def test_an_event_of_several_cases_that_a_filter_accepts_leaves_the_rest(opened: Opened) -> None:
+    event = ParallelByIndexEvent((ComposedEvent((GaussianEvent(30.0), TRAINING)), GaussianEvent(3.0)))
+    epsilon = 1.15 * PldAccountant(unit=Unit.user()).compose(event).epsilon(1e-5)
+    people = opened().budget("people", epsilon=epsilon, delta=1e-5, unit="person")
+    people.charge(event, purpose="training")
+    assert people.left > 0
+
+
+def test_so_does_one_that_fits_as_a_claim_only(opened: Opened) -> None:
+    """As the first charge it would take everything."""
+    event = ParallelByIndexEvent((ComposedEvent((LaplaceEvent(4.0), GaussianEvent(5.0))), LaplaceEvent(1.5)))
+    claim = PldAccountant(unit=Unit.user()).compose(event).epsilon(4e-6)
+    people = opened().budget("people", epsilon=1.01 * claim, delta=1e-5, unit="person", claims_delta=8e-6)
+    assert not people.cap.fits(people.cost(event))
+    people.charge(event, purpose="a claim")
+    assert people.spent < people.cap.epsilon
+    people.charge(LaplaceEvent(200.0), purpose="a count")
 
 
 def test_after_any_other_charge_it_is_refused(opened: Opened) -> None:

@@ -140,6 +140,22 @@ def test_a_refusal_after_public_declarations_costs_nothing(budget: LedgerBudget,
 # Commit before publishing
 
 
+def test_a_search_that_is_interrupted_before_it_is_paid_for_leaves_no_model(
+    budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C gives the budget back. Once, the best run was left in the folder, among the secrets."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    when_written(monkeypatch, "figures.json", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TASKS["tune"](settings(source), tmp_path / "run", budget)
+    assert (budget.spent, budget.pending()) == (0, [])
+    assert not list(tmp_path.rglob("*model*"))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name", ["metrics.jsonl", "figures.json"])
 def test_a_run_that_was_voided_publishes_no_model(
     name: str, ledger: Ledger, budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,9 +6,11 @@ last release to the first, any strategy that picks the next release in view of t
 most v(epsilon, R): the delta of the composed privacy loss distribution. Releases outside the box come on top: see
 `hush.accounting.gaussian_rule`.
 
-For this, each kind of release has to be one composition of dominating pairs. Where an event stands for several cases,
-such as a record that may be in several parts, the case could follow earlier answers. Such kinds, and those that only a
-Renyi divergence describes, are composed at one Renyi order, at which their worst cases add up.
+For this, each release has to be one composition of dominating pairs. Some events stand for several cases, since a
+record may be in several parts. Where an index decides the part, as of people who are trained on or held out, and it
+does not depend on answers, the proof holds for each way to deal out the cases, and the worst one counts. Where a
+record's value decides it, the case could follow earlier answers. Such kinds, and those that only a Renyi divergence
+describes, are composed at one Renyi order, at which their worst cases add up.
 """
 
 from __future__ import annotations
@@ -72,13 +74,22 @@ class Box:
                 return index
         return None
 
+    @property
+    def has_indices(self) -> bool:
+        """Whether a public index decides which part of some release a record is in."""
+        return any(_holds(event, ev.ParallelByIndexEvent) for event, _ in self.kinds)
+
     def options(self, relation: Relation, unit: Unit) -> tuple[Alternative, ...]:
-        """Return the composed pairs of the box, one for each change of the data. Other kinds of events are refused."""
+        """Return the composed pairs of the box, for each change of the data and each way in which indices may fall.
+
+        Other kinds of events are refused.
+        """
         plain, _ = ev.plain_event(self.event, relation, unit)
         composed = []
         for change in changes(relation):
             for event, _ in self.kinds:
-                if len(alternatives(ev.plain_event(event, relation, unit)[0], change)) > 1:
+                stated, _ = ev.plain_event(event, relation, unit)
+                if _holds(stated, ev.ParallelEvent) and len(alternatives(stated, change)) > 1:
                     raise Unsupported(f"{event.kind} in a box, composed by privacy loss distributions")
             composed += alternatives(plain, change)
         return tuple(composed)
@@ -95,3 +106,9 @@ class Box:
         ):
             raise InvalidArgument("box", kinds, 'a list such as [{"event": {...}, "number": 40}]')
         return Box(tuple((ev.Event.from_json(json.dumps(kind["event"])), kind["number"]) for kind in kinds))
+
+
+def _holds(event: ev.Event, kind: type[ev.Event]) -> bool:
+    """Return whether an event, or something within it, is of a kind."""
+    inner = [*getattr(event, "events", ()), *([event.event] if hasattr(event, "event") else [])]
+    return isinstance(event, kind) or any(_holds(part, kind) for part in inner)

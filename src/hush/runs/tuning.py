@@ -161,6 +161,8 @@ class _TuningJob:
         try:
             return self._run(space, mean_runs)
         except KeyboardInterrupt:
+            if self._reservation is None or self._reservation.is_open():
+                self._folder.finish()  # the best run may be among the secrets already, and would not be paid for
             if self._reservation is not None and self._reservation.is_open():
                 self._reservation.void()  # a search shows nothing before its end
             raise

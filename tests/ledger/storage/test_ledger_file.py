@@ -159,6 +159,9 @@ ODD = [
     "sqlite:///{folder}/a\0b",
     "sqlite:///{folder}/\udcff.db",
     "sqlite:////dev/null",
+    "sqlite:///{folder}/circle",
+    "sqlite:///{folder}/new.db-wal",
+    "sqlite:///{folder}/log",
     "postgresql://host:port/x",
     "mysql://host/x",
     "no address",
@@ -172,6 +175,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "empty.db").touch()
     os.utime(tmp_path / "empty.db", (1e9, 1e9))
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "log").symlink_to("whole.db-wal")
     (tmp_path / "letter.db").write_text("This file is a letter, and no database.")
     patients(tmp_path / "whole.db").store.close()
     (tmp_path / "cut.db").write_bytes((tmp_path / "whole.db").read_bytes()[:5000])

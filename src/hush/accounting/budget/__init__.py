@@ -32,14 +32,16 @@ most c e^((a - 1)(L - epsilon)) for the constant c of the conversion.
 cap. Then it is charged all of delta (`Cap.first_cost`), and only the Gaussian rule goes on, with what is left beside
 it. That is valid because the choice is made from the event's public parameters, before anything is released.
 
-It is refunded only while nothing else was charged: if a later answer decided whether it is run, delta would be spent
-twice, once on outcomes with it and once on those without.
+If it has several cases, such as a record that is trained on or held out, nothing is left beside it: the case could
+follow the answers of other releases. It is refunded only while nothing else was charged: if a later answer decided
+whether it is run, delta would be spent twice, once on outcomes with it and once on those without.
 
 **A box** (`hush.accounting.box`) is declared with the budget, and paid with it: its composed privacy loss distribution.
 
 **Runs that stop early** may do so because of what they showed. Renyi divergences and epsilons add up step by step, so
 what was not run is refunded. The price in Gaussian noise is that of the whole run, and less than the sum of its steps'
-prices: it is refunded by whole parts of a composed event only (`Cap.part_cost`).
+prices: it is refunded by whole parts of a composed event only (`Cap.part_cost`). Where the whole exceeded that rule,
+and another one accepted it, what was run is priced step by step.
 
 **Large runs** can cost too much under every rule and still fit by their privacy loss distribution. Then the whole run
 is charged as one claim (`Cap.claimed_cost`). That is valid because none of its output was seen before; for the same

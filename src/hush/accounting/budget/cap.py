@@ -35,6 +35,8 @@ FIRST = 10**12
 NO_GAUSSIAN = GaussianRule(delta=0.0, most=-1, reserve=0, rate=0.0)
 """The terms of budgets that have no comparison with Gaussian noise, such as those of older ledgers."""
 
+_INDICES = "earlier answers do not decide which part of the data somebody is in, such as who is held out"
+
 _UNIT_NOISE = ev.GaussianEvent(1.0)
 
 
@@ -59,8 +61,9 @@ class Cap:
 
     Assumes:
         Each event is charged before it is run (the caller's duty). The order, the shares and the box are chosen before
-        anything is released (the caller's duty; a ledger stores them with the cap). A first event, charged by
-        `first_cost`, comes first (the caller's duty; checked by a ledger).
+        anything is released (the caller's duty; a ledger stores them with the cap). Where a release of the box has
+        parts by an index, earlier answers do not decide it (the caller's duty; `hush train` draws it by chance). A
+        first event, charged by `first_cost`, comes first (the caller's duty; checked by a ledger).
 
     References:
         Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021, Theorem 1 (filter at a fixed order); Rogers et al. 2016
@@ -241,12 +244,25 @@ class Cap:
         """Return the cost of an event that was run as a part of one that was reserved.
 
         How far it came may depend on what it showed. A price in Gaussian noise proves nothing about that, unless parts
-        that were priced one by one were left out, or Gaussians, or the whole exceeds what that rule ever allows.
+        that were priced one by one were left out, or Gaussians. A whole that this rule could not allow was accepted by
+        another one, and what was run of it is priced step by step: such prices add up, however many steps there are.
         """
         cost = self.cost(event)
-        if not reserved.smoothed or reserved.gaussian > self.gaussian_rule.most or self._is_part(event, whole):
+        if not reserved.smoothed or self._is_part(event, whole):
             return cost
-        return replace(cost, gaussian=reserved.gaussian, smoothed=reserved.smoothed)
+        whole_fits = reserved.gaussian <= self.gaussian_rule.most
+        gaussian = reserved.gaussian if whole_fits else self._by_steps(event, whole)
+        return replace(cost, gaussian=gaussian, smoothed=reserved.smoothed)
+
+    def _by_steps(self, event: ev.Event, whole: ev.Event) -> int:
+        """Return the sum of the prices of an event's steps; too much for the rule if the whole has other steps."""
+        run, reserved = (
+            ev.unrolled(ev.plain_event(described, self.relation, self.unit)[0]) for described in (event, whole)
+        )
+        too_much = self.gaussian_rule.most + 1
+        if not run.keys() <= reserved.keys():
+            return too_much
+        return min(sum(number * self.cost(step).gaussian for step, number in run.items()), too_much)
 
     def _is_part(self, event: ev.Event, whole: ev.Event) -> bool:
         run, reserved = (
@@ -264,12 +280,16 @@ class Cap:
         """Return the cost of an event that comes first and takes all of delta: it is compared with the cap itself.
 
         Afterwards the other rules allow nothing, and the comparison with Gaussian noise what is left beside the event.
+        Beside an event of several cases nothing is left: which case it is could follow the answers of other releases.
         """
         rule, limit = self.gaussian_rule, self.limit
         if self.box is not None or rule.most < 0:
             raise Unsupported("a first event, for a budget without the comparison with Gaussian noise")
         rule = replace(rule, delta=self.delta)
-        rooms = [rule.room(self.epsilon, options) for options in self._first(event)]
+        rooms = [
+            rule.room(self.epsilon, options) if fixed else 0 if rule.holds(self.epsilon, 0, options) else None
+            for options, fixed in self._first(event)
+        ]
         room = max((room for room in rooms if room is not None), default=None)
         if room is None:
             raise Unsupported("a first event that exceeds the budget", "Use more noise")
@@ -283,23 +303,24 @@ class Cap:
             return False
         # Processors may round the last digit of epsilon differently.
         rule = replace(rule, delta=self.delta)
-        return any(rule.holds(self.epsilon * (1 + 1e-9), room, options) for options in self._first(event))
+        return any(
+            (fixed or room == 0) and rule.holds(self.epsilon * (1 + 1e-9), room, options)
+            for options, fixed in self._first(event)
+        )
 
     def _first_cost(self, gaussian: int) -> Cost:
         limit = self.limit
         return Cost(renyi=limit.renyi + 1, unbounded=FIRST, delta=limit.delta, gaussian=gaussian)
 
-    def _first(self, event: ev.Event) -> list[Options]:
-        """Return the loss distributions of a first event, for each way to state it."""
+    def _first(self, event: ev.Event) -> list[tuple[Options, bool]]:
+        """Return a first event's loss distributions, and whether each change has one case, for each way to state it."""
         plain, _ = ev.plain_event(event, self.relation, self.unit)
         return [self._options(stated) for stated in with_claimed_selections(plain, self.relation, self.delta)]
 
-    def _options(self, plain: ev.Event) -> Options:
-        options = [_costliest(alternatives(plain, change)) for change in changes(self.relation)]
-        if any(len(cases) > 1 for cases in options):
-            # Other releases may come between, and which case it is may follow their answers.
-            raise Unsupported(f"{plain.kind} of several cases, as a first event")
-        return prepaid_options(tuple(option for cases in options for option in cases))
+    def _options(self, plain: ev.Event) -> tuple[Options, bool]:
+        cases_by_change = [_costliest(alternatives(plain, change)) for change in changes(self.relation)]
+        options = prepaid_options(tuple(option for cases in cases_by_change for option in cases))
+        return options, all(len(cases) == 1 for cases in cases_by_change)
 
     def claimed_cost(self, event: ev.Event, *, delta: float) -> Cost:
         """Return the cost of an event as one claim: the epsilon of its privacy loss distribution at ``delta``.
@@ -351,13 +372,17 @@ class Cap:
         rules += ["Gaussian noise"] if self.gaussian_rule.most >= 0 else []
         rule = f"a privacy filter ({' or '.join(rules)})" if rules else "basic composition"
         boxed = "" if self.box is None else f", beside {sum(self.box.numbers)} declared releases"
+        indices = (_INDICES,) if self.box is not None and self.box.has_indices else ()
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
             unit=self.unit,
             relation=self.relation,
             method=f"{rule}{boxed}, with adaptive choices",
-            assumptions=("everything that is released from these data is charged to this budget, before it is run",),
+            assumptions=(
+                "everything that is released from these data is charged to this budget, before it is run",
+                *indices,
+            ),
         )
 
 

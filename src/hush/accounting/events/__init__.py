@@ -29,6 +29,7 @@ from hush.accounting.events.composition import ParallelByIndexEvent as ParallelB
 from hush.accounting.events.composition import ParallelEvent as ParallelEvent
 from hush.accounting.events.composition import SelfComposedEvent as SelfComposedEvent
 from hush.accounting.events.composition import is_part as is_part
+from hush.accounting.events.composition import unrolled as unrolled
 from hush.accounting.events.event import Event as Event
 from hush.accounting.events.event import decode_event as decode_event
 from hush.accounting.events.noise import DiscreteGaussianEvent as DiscreteGaussianEvent

@@ -147,19 +147,24 @@ def is_part(event: Event, whole: Event) -> bool:
         if type(event) is type(whole) and len(event.events) == len(whole.events):
             return all(is_part(branch, of) for branch, of in zip(event.events, whole.events, strict=True))
         return any(is_part(event, branch) for branch in whole.events)
-    return _counted(event) <= _counted(whole)
+    return unrolled(event) <= unrolled(whole)
 
 
-def _counted(event: Event, times: int = 1) -> Counter[Event]:
-    """Return the events that are composed, and how often each is run."""
+def unrolled(event: Event, times: int = 1) -> Counter[Event]:
+    """Return the events that are composed, and how often each is run.
+
+    >>> from hush.accounting import LaplaceEvent
+    >>> unrolled(ComposedEvent((LaplaceEvent(4.0), SelfComposedEvent(LaplaceEvent(4.0), 10))))
+    Counter({LaplaceEvent(scale=4.0): 11})
+    """
     if isinstance(event, SelfComposedEvent):
-        return _counted(event.event, times * event.count)
+        return unrolled(event.event, times * event.count)
     if isinstance(event, GroupEvent) and isinstance(event.event, (ComposedEvent, SelfComposedEvent)):
-        inner = _counted(event.event, times)
+        inner = unrolled(event.event, times)
         return Counter({GroupEvent(part, event.size): number for part, number in inner.items()})
     if not isinstance(event, ComposedEvent):
         return Counter({event: times})
     counted: Counter[Event] = Counter()
     for part in event.events:
-        counted.update(_counted(part, times))
+        counted.update(unrolled(part, times))
     return counted

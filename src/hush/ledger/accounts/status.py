@@ -90,8 +90,8 @@ def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, di
     """Return the cost of a charge, and how it is priced, as a row stores it: see `priced`.
 
     The privacy filter prices the event first. If that does not fit, or takes nearly all, it is charged all of delta if
-    nothing was charged before (``first``). If it still does not fit, it is charged as one (epsilon, delta) claim at a
-    ``delta``.
+    nothing was charged before (``first``). If it still does not fit, or that leaves nothing, it is charged as one
+    (epsilon, delta) claim at a ``delta``.
     """
     try:
         cost, refused = cap.cost(charge.event), None
@@ -101,18 +101,22 @@ def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, di
     if fits and not takes_nearly_all(cap, cost):
         return cost, {"delta": None}
     first = None if any(status.cost != Cost() for status in statuses) else _first(cap, charge.event)
-    if first is not None:
+    if first is not None and first.gaussian < cap.limit.gaussian:
         return first, {"delta": None, "first": True}
     if fits:
         return cost, {"delta": None}
     left = min(cap.limit.delta - status.cost.delta for status in statuses) / DELTA_STEPS
     delta = charge.delta if charge.delta is not None and charge.delta <= left else left / 2
     claimed = _claimed(cap, charge.event, delta)
-    if claimed is not None and (refused is not None or all_fit(cap, claimed, statuses)):
+    if claimed is not None and all_fit(cap, claimed, statuses):
         return claimed, {"delta": delta}
-    if refused is not None:
+    if first is not None:  # nothing is left beside it, so this comes last
+        return first, {"delta": None, "first": True}
+    if refused is None:
+        return cost, {"delta": None}
+    if claimed is None:
         raise refused
-    return cost, {"delta": None}
+    return claimed, {"delta": delta}
 
 
 def all_fit(cap: Cap, cost: Cost, statuses: list[Status]) -> bool:

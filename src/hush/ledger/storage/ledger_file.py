@@ -32,6 +32,9 @@ _NETWORK = frozenset(
 )
 # Of those that are programs, these are local; all others, such as sshfs, may be anywhere.
 _LOCAL_PROGRAMS = frozenset(f"fuse.{name}" for name in ("encfs", "gocryptfs", "mergerfs", "ntfs-3g"))
+_BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite adds to a file's name. A ledger of such a name would be overwritten as the log of another."""
+
 _CREATION = 10.0
 """Seconds for which an empty file may be one that another process is creating."""
 
@@ -50,7 +53,12 @@ def file_of(url: sa.URL) -> str:
     if path.startswith("file:"):
         raise InvalidArgument("url", str(url), "sqlite:///file", "An address inside the address is not followed")
     _check_kind(path, str(url))
-    return os.path.realpath(path)
+    real = os.path.realpath(path)
+    if real.endswith(_BESIDE):
+        raise InvalidArgument(
+            "url", str(url), f"a name that does not end in {', '.join(_BESIDE)}", "SQLite would take it for a log"
+        )
+    return real
 
 
 def _check_kind(path: str, url: str) -> None:
@@ -69,6 +77,8 @@ def _check_kind(path: str, url: str) -> None:
             entry = _state(path)
     except OSError as error:
         raise InvalidArgument("url", url, f"a file that can be reached ({error.strerror})") from None
+    except RuntimeError:  # Python 3.11 and 3.12
+        raise InvalidArgument("url", url, "a file that can be reached (symbolic links in a circle)") from None
     if entry is not None and not stat.S_ISREG(entry.st_mode):
         raise InvalidArgument("url", url, "a file", "This is a folder or a device")
 

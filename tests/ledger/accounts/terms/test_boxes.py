@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hush.accounting import GaussianEvent, LaplaceEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
+from hush.accounting import (
+    ComposedEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelByIndexEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+)
 from hush.accounting.budget import Box, Charge
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Unit
@@ -93,6 +101,18 @@ def test_less_than_was_declared_is_not_refunded(opened: Opened) -> None:
     before = people.spent
     people.reserve(Charge(event=training, purpose="training")).commit(SelfComposedEvent(training.event, 10))
     assert (people.spent, people.box_left) == (before, (0,))
+    assert ledger.verify().ok
+
+
+def test_a_training_with_held_out_units_costs_what_its_loss_distribution_says(opened: Opened) -> None:
+    """As `hush train` charges it by default. Once, such a box needed a cap of 1.4 times the truth."""
+    training = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 200)
+    event = ParallelByIndexEvent((ComposedEvent((GaussianEvent(30.0), training)), GaussianEvent(8.0)))
+    truth = PldAccountant(unit=Unit.user()).compose(event).epsilon(1e-6)
+    ledger = opened()
+    people = ledger.budget("people", epsilon=1.001 * truth, delta=1e-6, unit="person", box=Box({event: 1}))
+    people.reserve(Charge(event=event, purpose="training")).commit()
+    assert people.box_left == (0,)
     assert ledger.verify().ok
 
 
