@@ -103,16 +103,6 @@ class Updater:
             if self._side is not None:
                 self._side.release()
 
-    def refuse_later_parameters(self) -> None:
-        """Refuse parameters that came after the run began: the optimizers would use their gradients without noise."""
-        known = {id(param) for param in self._params.values()}
-        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
-        if any(id(param) not in known for group in groups for param in group["params"]):
-            raise Unsupported(
-                "an optimizer over parameters that the model did not have when the run began",
-                "Complete the model before privatize; to begin with fewer parameters, freeze the others",
-            )
-
     def _apply(
         self,
         params: Mapping[str, Tensor],
