@@ -35,7 +35,8 @@ def test_parameters_that_came_after_the_run_began_are_refused() -> None:
         with pytest.raises(Unsupported, match="parameters that the model did not have when the run began"):
             private.step(nn.functional.cross_entropy(private.model(x), y, reduction="none"))
         break
-    assert private.steps_taken == 0 and not model.get_parameter("later").any()
+    assert private.steps_taken == 0
+    assert not model.get_parameter("later").any()
 
 
 def test_parameters_without_an_optimizer_are_refused() -> None:

@@ -60,6 +60,29 @@ def test_gradients_are_sum_plus_noise_over_the_divisor() -> None:
         assert torch.equal(param.grad, (integers * (grid.spacing / 8.0)).float())
 
 
+class Failing(torch.optim.SGD):
+    """An optimizer that fails."""
+
+    def step(self, closure: Any = None) -> None:
+        raise RuntimeError("no step")
+
+
+def test_memory_of_the_noise_is_not_used_again_before_a_failed_step_has_read_it() -> None:
+    """On a GPU, noise is drawn on another stream. It waits for the last use that was stated."""
+    model = network()
+    released = []
+
+    class Side:
+        def release(self) -> None:
+            released.append([param.grad is not None for param in model.parameters()])
+
+    updater = Updater(model, [Failing(model.parameters(), lr=1.0)])
+    updater._side = Side()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="no step"):
+        updater(KEY, 0, {}, NoiseGrid.of_sum(clip_norm=1.0, stddev=1.0, size=9), divisor=1.0)
+    assert released == [[True] * 4]
+
+
 def test_frozen_parameters_get_neither_noise_nor_an_old_gradient() -> None:
     model = network()
     frozen = model[0].weight.requires_grad_(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hush.errors import InvalidArgument, Unsupported, check_instance
@@ -37,6 +37,22 @@ def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
         raise Unsupported("LBFGS evaluates the loss several times per step", "Use SGD or AdamW")
     if not any(param.requires_grad for param in model.parameters()):
         raise InvalidArgument("model", type(model).__name__, "at least one parameter that requires a gradient")
+
+
+def refuse_later_parameters(params: Sequence[Tensor], optimizers: Sequence[Optimizer]) -> None:
+    """Refuse parameters that came after the run began: the optimizers would use their gradients without noise.
+
+    Args:
+        params: The model's parameters when the run began.
+        optimizers: The optimizers.
+    """
+    known = {id(param) for param in params}
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    if any(id(param) not in known for group in groups for param in group["params"]):
+        raise Unsupported(
+            "an optimizer over parameters that the model did not have when the run began",
+            "Complete the model before privatize; to begin with fewer parameters, freeze the others",
+        )
 
 
 def _refuse_untrained(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:

@@ -35,7 +35,7 @@ from hush.strict_json import take_format
 from hush.training.loop.batch_sums import BatchSums
 from hush.training.loop.batches import Batches
 from hush.training.loop.keys import RunKeys
-from hush.training.loop.optimizer_checks import check_optimizer, check_optimizers
+from hush.training.loop.optimizer_checks import check_optimizer, check_optimizers, refuse_later_parameters
 from hush.training.loop.payment import Payment
 from hush.training.loop.ranks import refuse_ranks, refuse_world
 from hush.training.loop.unclipped_counts import (
@@ -157,6 +157,7 @@ class PrivateTraining:
             projection_key=lambda: self._key_for("projections"),
         )
         self._updater = Updater(model, optimizers)
+        self._params = tuple(model.parameters())  # those that get noise
         # The step in progress: its clipped sums so far, the batch that waits for its losses, the next batch's position.
         self._totals: dict[str, Tensor] = {}
         self._current: PhysicalBatch | None = None
@@ -360,7 +361,7 @@ class PrivateTraining:
         clipping, key = self._clipping_of(step), self._key_for("noise")
         for optimizer in self._optimizers:
             check_optimizer(self.model, optimizer)  # parameter groups may have been added since
-        self._updater.refuse_later_parameters()
+        refuse_later_parameters(self._params, self._optimizers)
         # Counted before anything is drawn or changed: a crash in between wastes a step, but never repeats its noise.
         self.steps_taken += 1
         self._abandon_step()

@@ -97,19 +97,11 @@ class Updater:
         for param in self._params.values():
             param.grad = None  # a gradient from outside the run has no noise, and must not reach an optimizer
         noise = self._drawn(key, step, params, grid, stream)
-        self._apply(params, totals, noise, grid, divisor)
-        if self._side is not None:
-            self._side.release()
-
-    def refuse_later_parameters(self) -> None:
-        """Refuse parameters that came after the run began: the optimizers would use their gradients without noise."""
-        known = {id(param) for param in self._params.values()}
-        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
-        if any(id(param) not in known for group in groups for param in group["params"]):
-            raise Unsupported(
-                "an optimizer over parameters that the model did not have when the run began",
-                "Complete the model before privatize; to begin with fewer parameters, freeze the others",
-            )
+        try:
+            self._apply(params, totals, noise, grid, divisor)
+        finally:  # also if an optimizer fails: what was started before still reads the noise
+            if self._side is not None:
+                self._side.release()
 
     def _apply(
         self,

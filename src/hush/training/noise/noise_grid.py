@@ -93,12 +93,12 @@ class NoiseGrid:
                 integers = noise[part].to(torch.float64, copy=True)
             else:
                 # A sum in double precision is a function of the exact sum, also where that has more than 53 bits.
-                integers = self._rounded(values[part]).add_(noise[part])
+                integers = self._rounded(values[part]).add_(noise[part].double())
             out[part].copy_(integers.mul_(self.spacing / divisor))
         return out
 
     def _rounded(self, values: Tensor) -> Tensor:
         """Return the nearest multiples, as integers in double precision."""
         # Dividing by a power of two is exact. Clamping moves no two values further apart.
-        scaled = values.to(torch.float64, copy=True).mul_(1 / self.spacing)
+        scaled = values.double() * (1 / self.spacing)
         return scaled.round_().nan_to_num_(0.0).clamp_(-_LARGEST, _LARGEST)

@@ -72,7 +72,9 @@ class BufferWatch:
         frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
         # Two sums in double precision are cheap. A write that preserves both cannot be an accident.
         with torch.no_grad():
-            flat = [(name, _real(value.detach()).double().flatten()) for name, value in (*self._named_buffers(), *frozen)]
+            flat = [
+                (name, _real(value.detach()).double().flatten()) for name, value in (*self._named_buffers(), *frozen)
+            ]
             return {name: torch.stack([values.sum(), values.square().sum()]) for name, values in flat}
 
     def _named_buffers(self) -> Iterator[tuple[str, Tensor]]:
