@@ -41,7 +41,18 @@ def test_narrow_terminals(columns: int, monkeypatch: pytest.MonkeyPatch) -> None
         os.close(master)
         os.close(slave)
     drawn = [part for part in text.split("\r") if part.strip()]
-    assert max(len(part.rstrip("\n")) for part in drawn if "training" in part) <= max(columns - 1, 20)
+    assert max(len(part.rstrip("\n")) for part in drawn if "training" in part) <= max((columns or 80) - 1, 20)
+
+
+def test_a_terminal_whose_size_is_zero_has_lines_of_the_usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    master, slave = pty.openpty()
+    try:
+        assert os.get_terminal_size(slave).columns == 0
+        monkeypatch.setattr(sys, "stderr", Terminal(slave))
+        assert max(map(len, wrapped("word " * 40).splitlines())) > 70
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def test_a_terminal_without_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,5 +107,5 @@ def test_lines_are_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
     assert all(len(line) < 80 for line in lines)
     assert (len(lines), lines[-1]) == (4 + 1, "three")
     assert wrapped("one two " * 30, most_lines=2, rest="... more").endswith(" ... more")
-    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda: 0)  # what a terminal says that has no window
+    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda: 1)
     assert wrapped("one two " * 30, most_lines=2, rest="... (--format json has all)").endswith(" ...")

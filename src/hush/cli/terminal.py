@@ -135,6 +135,7 @@ class TerminalProgress:
 def _terminal_width() -> int:
     """Return how many characters fit into a line."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
+        # A terminal without a window, such as that of a container, says 0.
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
     except (OSError, ValueError):  # claims to be a terminal, but has no size
         return _USUAL_WIDTH

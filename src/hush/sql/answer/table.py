@@ -131,6 +131,7 @@ class Table:
         request.check(allow_expected=True)
         planner, limits = self._planner(), LimitArguments(rows_per_unit, groups_per_unit, limits_share)
         stages = planner.stages(text)
+        planner.tables_read(stages)  # refuse what `sql` refuses
         if not stages.released:
             return planner.price(planner.prepared(stages.last, request, limits, self._chooser.known), expected)
         prepared = planner.prepared_stages(stages, request, limits)

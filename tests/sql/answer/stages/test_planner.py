@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+import hush.sql
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable
 from hush.errors import HushError
 from hush.randomness import TestSource
+from hush.sql import QueryRefused
 from hush.sql.answer.choices.chooser import Choices
 from hush.sql.answer.choices.limits import Measure, RequestedLimits
 from hush.sql.answer.price import PriceRequest
@@ -48,3 +50,15 @@ def test_known_choices_leave_all_of_epsilon_to_the_answer(planner: QueryPlanner)
 def test_a_query_without_aggregates_is_refused(planner: QueryPlanner) -> None:
     with pytest.raises(HushError, match="Add an aggregate"):
         planner.tables_read(planner.stages("SELECT 1 AS one FROM people"))
+
+
+def test_a_price_refuses_what_an_answer_does() -> None:
+    """Also in a last stage that reads public tables only: it costs nothing, so nothing else looks at it."""
+    text = "SELECT 1 AS one, (SELECT COUNT(*) FROM people) AS n FROM zones"
+    connection = duckdb.connect()
+    for name in ("people", "zones"):
+        connection.execute(f"CREATE TABLE {name} (who BIGINT)")
+    people = hush.sql.table(connection, name="people", unit="who", public={"zones": None})
+    for ask in (people.price, people.sql):
+        with pytest.raises(QueryRefused, match="in WHERE only"):
+            ask(text, epsilon=1.0, rows_per_unit=1)

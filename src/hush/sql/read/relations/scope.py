@@ -6,17 +6,21 @@ looked up there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import shorten
 
 from sqlglot import exp
 
+from hush.data import quote_name
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.reasons import reason
 from hush.sql.syntax.refusal import Refuser
 from hush.sql.syntax.relation import NamedRelation
+
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(slots=True)
@@ -116,5 +120,10 @@ def find_column(from_item: NamedRelation, name: str) -> Expr | None:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Return names of tables or columns, which are public, for a message."""
-    return shorten(", ".join(names), 300, placeholder=" ...")
+    """Return names of tables or columns, which are public, for a message. Those that a query has to quote are quoted.
+
+    >>> print(shortened(["who", "Total spend", "2024-05"]))
+    who, "Total spend", "2024-05"
+    """
+    written = [name if _PLAIN_NAME.fullmatch(name) else quote_name(name) for name in names]
+    return shorten(", ".join(written), 300, placeholder=" ...")
