@@ -1,8 +1,8 @@
 """The pages on the lectures: every item has a mark, and lines that run and print something, or a reason.
 
-A page, such as ``docs/lectures/000.md``, has tables of items with the columns `COLUMNS`. An item that is marked "works" or
-"different" has lines of its own in a ``pycon`` block. They begin with a comment, ``>>> # 7. Global sensitivity``, and end at
-the next such comment. Items are numbered from 1 in the order of the tables.
+A page, such as ``docs/lectures/000.md``, has tables of items with the columns `COLUMNS`. An item that is marked "works"
+or "different" has lines of its own in a ``pycon`` block. They begin with a comment, ``>>> # 7. Global sensitivity``,
+and end at the next such comment. Items are numbered from 1 in the order of the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ NUM_ITEMS = {"000": 71, "001": 36, "002": 55, "003": 105, "004": 18}
 
 COLUMNS = "| | line | in the notes | mark | in hush |\n|---|---|---|---|---|\n"
 MARKS_WITH_CODE, MARKS_WITH_REASON = {"works", "different"}, {"concept", "not here"}
-TAG = re.compile(r"# (\d+)\. (\S.*)")
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,10 @@ def lines(page: str) -> dict[int, list[doctest.Example]]:
     """Return the examples of each item, by its number."""
     examples: dict[int, list[doctest.Example]] = {}
     for block in re.findall(r"^```pycon\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
-        number = 0  # what stands before the first comment belongs to no item
-        for example in doctest.DocTestParser().get_examples(block):
-            tag = TAG.match(example.source)
-            if tag:
-                number = int(tag[1])
-                assert number not in examples, f"{number}: two places have its lines"
-                examples[number] = []
-            elif number:
-                examples[number].append(example)
+        parts = re.split(r"^>>> # (\d+)\. \S.*\n", block, flags=re.MULTILINE)  # what stands before belongs to no item
+        for number, text in zip(parts[1::2], parts[2::2], strict=True):
+            assert int(number) not in examples, f"{number}: two places have its lines"
+            examples[int(number)] = doctest.DocTestParser().get_examples(text)
     return examples
 
 
