@@ -8,9 +8,12 @@ and end at the next such comment. Items are numbered from 1 in the order of the 
 from __future__ import annotations
 
 import doctest
+import importlib
+import inspect
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ PAGES = sorted(path.stem for path in DOCS.glob("[0-9]*.md"))
 # How many items each set of notes has.
 NUM_ITEMS = {"000": 71, "001": 36, "002": 55, "003": 105, "004": 18}
 
+TERM_COLUMNS = "| term | in hush | what holds |\n|---|---|---|\n"
 COLUMNS = "| | line | in the notes | mark | in hush |\n|---|---|---|---|---|\n"
 MARKS_WITH_CODE, MARKS_WITH_REASON = {"works", "different"}, {"concept", "not here"}
 
@@ -51,6 +55,35 @@ def lines(page: str) -> dict[int, list[doctest.Example]]:
             assert int(number) not in examples, f"{number}: two places have its lines"
             examples[int(number)] = doctest.DocTestParser().get_examples(text)
     return examples
+
+
+@dataclass(frozen=True)
+class Term:
+    """A row of ``names.md``."""
+
+    term: str
+    path: str
+    statement: str
+
+    @property
+    def docstring(self) -> str:
+        """The words of the documentation of the object, in lower case."""
+        names = self.path.split(".")
+        value: Any = importlib.import_module(names[0])
+        for index, name in enumerate(names[1:], 2):
+            if not hasattr(value, name):
+                importlib.import_module(".".join(names[:index]))
+            value = getattr(value, name)
+        return " ".join((inspect.getdoc(value) or "").lower().split())
+
+
+def terms(page: str) -> list[Term]:
+    rows = []
+    for table in re.findall(re.escape(TERM_COLUMNS) + r"((?:\|.*\n)+)", page):
+        for row in table.splitlines():
+            term, path, statement = (cell.strip() for cell in row.split("|")[1:-1])
+            rows.append(Term(term, path.strip("`"), statement))
+    return rows
 
 
 def complaints(page: str, num_items: int) -> list[str]:
@@ -104,6 +137,33 @@ def test_the_list_of_pages_counts_their_items() -> None:
         r"^\| \[(\d+)\]\(\1\.md\) \| .* \| (\d+) \|$", (DOCS / "README.md").read_text(encoding="utf-8"), re.M
     )
     assert {name: int(number) for name, number in rows} == NUM_ITEMS
+
+
+class TestNames:
+    """The page from the terms of the notes to those of hush."""
+
+    PAGE = (DOCS / "names.md").read_text(encoding="utf-8")
+    TERMS = terms(PAGE)
+
+    def test_every_term_has_lines_that_print(self) -> None:
+        parts = re.split(r"^>>> # ([^:\n]+).*\n", self.PAGE, flags=re.MULTILINE)
+        examples = {
+            term: doctest.DocTestParser().get_examples(text.partition("```")[0])
+            for term, text in zip(parts[1::2], parts[2::2], strict=True)
+        }
+        assert len({row.term for row in self.TERMS}) == len(self.TERMS) > 60
+        assert sorted(examples) == sorted(row.term for row in self.TERMS)
+        assert [term for term, lines_of in examples.items() if not any(example.want for example in lines_of)] == []
+
+    @pytest.mark.parametrize("row", TERMS, ids=lambda row: row.term)
+    def test_a_search_in_the_documentation_finds_it(self, row: Term) -> None:
+        pytest.importorskip("torch")
+        assert re.search(rf"\b{re.escape(row.term.lower())}s?\b", row.docstring)
+
+    def test_what_is_corrected_says_what_holds(self) -> None:
+        corrected = [row for row in self.TERMS if row.statement.startswith("*Corrected*")]
+        assert len(corrected) >= 22
+        assert all(len(row.statement) > 40 for row in corrected)
 
 
 class TestTheReader:
