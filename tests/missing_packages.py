@@ -11,8 +11,8 @@ from importlib.util import find_spec
 
 import pytest
 
-# What hush[train] and hush[lora] bring and hush[test] does not. All else is there wherever tests run.
-OPTIONAL = ("peft", "safetensors", "torch")
+# What hush[train], hush[lora] and hush[dev] bring and hush[test] does not. All else is there wherever tests run.
+OPTIONAL = ("ipykernel", "nbclient", "nbformat", "peft", "safetensors", "torch", "traitlets")
 
 
 def missing() -> list[str]:

@@ -35,6 +35,7 @@ PUBLIC_MODULES = {
     "hush.lab.lessons.graphs",
     "hush.lab.lessons.langevin",
     "hush.lab.lessons.local_sensitivity",
+    "hush.lab.lessons.plots",
     "hush.lab.lessons.top_counts",
     "hush.lab.lessons.utility",
     "hush.lab.ntk",

@@ -253,6 +253,8 @@ class ZcdpFilter(PrivacyFilter):
 class RdpFilter(PrivacyFilter):
     """A filter in the Renyi divergence at one order, fixed in advance.
 
+    It is for adaptive composition: ask it before each step, since a step that is judged afterwards is already paid for.
+
     >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
     >>> budget = RdpFilter(epsilon=1.0, delta=1e-6, order=20)
     >>> budget.can_spend(PoissonSampledEvent(GaussianEvent(2.0), 0.01))

@@ -35,6 +35,9 @@ class Guarantee:
     neighbouring datasets D and D', as ``relation`` and ``unit`` define them, and for every set S of results,
     P[M(D) in S] <= e^epsilon * P[M(D') in S] + delta.
 
+    Delta is not the failure probability of epsilon: the loss of Gaussian noise exceeds epsilon more often than that,
+    though hardly ever by much.
+
     >>> claim = Guarantee(epsilon=1, delta=1e-5, method="privacy loss distribution")
     >>> print(claim)
     epsilon <= 1, delta = 1e-05 per example (add-or-remove), by privacy loss distribution
@@ -119,7 +122,7 @@ class Guarantee:
 
         Chaining the definition over ``size`` neighbours gives size * epsilon and delta * (e^(size epsilon) - 1) /
         (e^epsilon - 1), both rounded up: each step adds delta times the factors before it. An accountant that knows the
-        mechanism gives a smaller epsilon; prefer it if you have one.
+        mechanism gives a smaller epsilon; prefer it if you have one. Known as group privacy.
         """
         count = check_count("size", size)
         self._require_upper("group privacy extends a proven upper bound only")
@@ -183,6 +186,7 @@ posterior sensitivity (Jung et al. 2020)
         """Return the range of a probability after an attacker has changed ``num_changes`` units of the data.
 
         It bounds the expectation of any score in [0, 1], too, such as an attacker's loss or a class's share of votes.
+        This limits data poisoning.
 
         >>> low, high = Guarantee(epsilon=0.1, delta=0).poisoned(0.9, 5)
         >>> round(low, 3), round(high, 3)

@@ -233,7 +233,7 @@ def linkage_attack(released: Columns, named: Columns, on: Sequence[str]) -> Link
     """Match the people of a named table to the rows of a released one, by the columns that both have.
 
     A person is matched if exactly one released row agrees with them on all of ``on``, and no other person does. If the
-    named table contains everyone in the released one, every match is correct.
+    named table contains everyone in the released one, every match is correct. Known as de-anonymisation by linkage.
 
     Args:
         released: The table without names.

@@ -77,7 +77,8 @@ def infer_attribute(
     """Guess an attribute by the value that fits the model best.
 
     For a record x and a value v, let l be the model's loss on x with the attribute set to v. The weight of v is
-    prior(v) times the density of N(0, train_loss^2) at l. The guess is the value with the largest weight.
+    prior(v) times the density of N(0, train_loss^2) at l. The guess is the value with the largest weight. Known as
+    attribute inference.
 
     Args:
         member_losses: Losses of members, with the attribute set to each of V values, [n, V].

@@ -51,6 +51,8 @@ Claim = tuple[float, float]
 def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
     """Return ``(count * epsilon, count * delta)``: the sum.
 
+    Also called sequential composition.
+
     >>> basic_composition(0.1, 1e-7, 10).epsilon
     1.0
 
@@ -70,6 +72,8 @@ def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
 
 def advanced_composition(epsilon: float, delta: float, count: int, *, slack: float) -> Guarantee:
     """Return ``epsilon sqrt(2 k ln(1/slack)) + k epsilon (e^epsilon - 1)`` at delta ``k delta + slack``, k = ``count``.
+
+    The theorem of advanced composition, or strong composition.
 
     >>> round(advanced_composition(0.01, 0, 1000, slack=1e-6).epsilon, 2)  # the sum is 10
     1.76
@@ -116,6 +120,8 @@ def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta
 def strong_composition(event: Event, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE) -> Guarantee:
     """Return the advanced ("strong") composition of an event's steps, each by its best single (epsilon, delta).
 
+    Papers on DP-SGD call this strong composition.
+
     >>> from hush.accounting import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
     >>> run = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(4.0), sampling_rate=0.01), 10_000)
     >>> round(strong_composition(run, delta=1e-5).epsilon, 1), round(PldAccountant().compose(run).epsilon(1e-5), 2)
@@ -141,6 +147,8 @@ def strong_composition(event: Event, *, delta: float, relation: Relation = Relat
 
 def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -> Guarantee:
     """Return ``(ln(1 + q (e^epsilon - 1)), q delta)`` for a mechanism on a Poisson sample with rate q.
+
+    Known as privacy amplification by sampling. Lecture notes state (q epsilon, q delta), which is too little.
 
     >>> round(sampling_amplification(1.0, 0, 0.01).epsilon, 4)
     0.017

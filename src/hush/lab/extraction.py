@@ -57,7 +57,8 @@ def extract_linear(victim: Victim, num_features: int) -> Softmax:
     """Copy a linear model from its outputs at zero and at each unit vector: ``num_features + 1`` queries.
 
     Logits give an exact copy. Log-probabilities give one up to a term that all classes share, which changes no
-    prediction. A model that is not linear is copied wrongly; `agreement` shows it.
+    prediction. A model that is not linear is copied wrongly; `agreement` shows it. Known as model extraction, here by
+    solving equations.
 
     >>> weights = np.array([[1.0, -1.0], [0.5, 2.0]])
     >>> extract_linear(lambda inputs: inputs @ weights, num_features=2).weights.tolist()

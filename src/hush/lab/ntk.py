@@ -299,7 +299,8 @@ def noise_floor(hessian: Tensor, *, learning_rate: float, noise_stddev: float) -
     """Return the expected loss above the minimum at which noisy gradient descent stays, where the loss is quadratic.
 
     It is the sum of lr s^2 / (2 (2 - lr l)) over the d directions with a curvature l > 0. For small steps that is about
-    lr s^2 d / 4, whatever the curvature. In continuous time, where lr is 0, there is no floor.
+    lr s^2 d / 4, whatever the curvature. In continuous time, where lr is 0, there is no floor. The floor is the limit
+    of noise without clipping.
 
     Args:
         hessian: The second derivative of the loss, [d, d], with no negative eigenvalue.

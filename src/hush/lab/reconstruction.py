@@ -143,6 +143,8 @@ def reconstruct_by_linear_program(queries: ArrayLike, answers: ArrayLike) -> Rec
 def reconstruct_by_least_squares(queries: ArrayLike, answers: ArrayLike) -> Reconstruction:
     """Find the numbers whose subset sums are closest to the answers in squared error. Faster, and a little weaker.
 
+    It shows the fundamental law of information recovery: overly accurate answers to too many questions destroy privacy.
+
     >>> rng = np.random.default_rng(1)
     >>> secret = rng.random(40) < 0.5
     >>> queries = subset_queries(40, 160, rng)

@@ -35,7 +35,7 @@ class Ledger:
     """Privacy budgets, stored in a file or database, and enforced there.
 
     Every release is charged to one of the ledger's budgets before it happens. The ledger is append-only, and its rows
-    are chained by hashes.
+    are chained by hashes. Each budget is a global privacy budget: whatever is released from its data is charged to it.
 
     >>> from hush.accounting import LaplaceEvent
     >>> import tempfile

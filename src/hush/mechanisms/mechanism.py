@@ -52,6 +52,8 @@ _BY_RECORD = (SensitivityType.RECORD, SensitivityType.CLIPPED, SensitivityType.S
 class Release(Generic[T_co]):
     """A private result, its guarantee, and the mechanism that made it.
 
+    Post-processing by `map` keeps the guarantee.
+
     >>> from hush.mechanisms import Laplace
     >>> release = Laplace(epsilon=0.5, sensitivity=1.0).release(100.0)
     >>> print(release.guarantee)

@@ -35,7 +35,7 @@ class Laplace(GridNoise):
 
     The value is rounded to a grid of multiples of a power of two, about 2^-40 of the scale. The floor of a real Laplace
     variable, sampled exactly, is added. The result is the floor of the continuous mechanism's output, so its lowest
-    bits reveal nothing. The scale includes what rounding adds to the sensitivity.
+    bits reveal nothing. The scale includes what rounding adds to the sensitivity. Known as the Laplace mechanism.
 
     >>> from hush.randomness import TestSource
     >>> release = Laplace(epsilon=1.0, sensitivity=1.0).release(100.0, TestSource(1))

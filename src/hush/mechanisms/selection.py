@@ -103,8 +103,8 @@ class _ScoredChoice(Mechanism):
 class ExponentialMechanism(_ScoredChoice):
     """Choose candidate i with probability proportional to e^(epsilon score_i / (2 sensitivity)), exactly.
 
-    It adds Gumbel noise to the scores and takes the largest, which has this distribution and cannot overflow. With
-    a `Monotone` sensitivity the weight is e^(epsilon score_i / sensitivity).
+    It adds Gumbel noise to the scores and takes the largest, which has this distribution and cannot overflow. With a
+    `Monotone` sensitivity the weight is e^(epsilon score_i / sensitivity). Known as the exponential mechanism.
 
     >>> from hush.randomness import TestSource
     >>> ExponentialMechanism(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value
@@ -195,6 +195,7 @@ class ReportNoisyMax(_ScoredChoice):
     """Add Laplace noise of scale 2 sensitivity / epsilon to every score and return the index of the largest.
 
     The noisy maximum itself is not released. It would cost more: for a claimed epsilon of 0.1, an attack proves 0.248.
+    Known as report noisy max. Some textbooks release the noisy maximum, too, which costs more.
 
     >>> from hush.randomness import TestSource
     >>> ReportNoisyMax(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value

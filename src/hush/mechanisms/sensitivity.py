@@ -24,7 +24,8 @@ from hush.numerics import check_bounds
 class Sensitivity:
     """The largest change of a query between neighbours, in three norms.
 
-    The class methods return the sensitivity of standard queries.
+    The class methods return the sensitivity of standard queries. It is the global sensitivity: over all pairs of
+    neighbours, not only those of the dataset at hand.
 
     >>> Sensitivity.counts(4)
     Sensitivity(l1=4.0, l2=2.0, linf=1.0, relation=<Relation.ADD_OR_REMOVE: 'add-or-remove'>)

@@ -33,7 +33,7 @@ class AboveThreshold(Mechanism):
     """Say for each query whether its value is above a threshold, until ``count`` queries have been above.
 
     `start` opens a session. The session as a whole costs epsilon, however many queries you ask. Queries may depend on
-    earlier answers.
+    earlier answers. Known as the sparse vector technique (SVT).
 
     >>> from hush.randomness import TestSource
     >>> session = AboveThreshold(epsilon=100.0, count=2).start(threshold=10.0, source=TestSource(1))

@@ -77,7 +77,7 @@ class _Tested(Mechanism):
 class ProposeTestRelease(_Tested):
     """Propose a bound on the local sensitivity, test that the data are far from exceeding it, and add noise for it.
 
-    Half of epsilon pays for the test and half for the release.
+    Half of epsilon pays for the test and half for the release. Known as propose-test-release (PTR).
 
     >>> from hush.randomness import TestSource
     >>> ages = [30, 31, 32, 33, 34] * 200

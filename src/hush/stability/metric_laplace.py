@@ -57,7 +57,8 @@ class MetricLaplace:
 
     Each row is the point of another person, such as a place in metres, or features in which people are to be treated
     alike. The density of the noise falls by e^epsilon_per_unit per unit of Euclidean distance. Use it where a point
-    cannot be hidden among all points, because nothing would be left, and is to be hidden among those around it.
+    cannot be hidden among all points, because nothing would be left, and is to be hidden among those around it. Read as
+    individual fairness: decisions by the noisy points treat similar people alike.
 
     >>> from hush.randomness import TestSource
     >>> mechanism = MetricLaplace(epsilon_per_unit=math.log(4) / 200, unit="m")  # a factor of 4 at 200 m

@@ -15,7 +15,8 @@ class SplitHoldout:
     """A held-out set in parts: each question is answered from a part of its own, so nothing can be overfitted.
 
     Not private. The answers need no noise, but k questions leave a k-th of the rows for each. Compare its `width` with
-    `ReusableHoldout.proven_width`: for few questions, splitting is better.
+    `ReusableHoldout.proven_width`: for few questions, splitting is better. Methods for adaptive data analysis have to
+    beat this baseline.
 
     >>> import numpy as np
     >>> split = SplitHoldout((np.arange(10_000) % 2,), num_queries=4)

@@ -74,7 +74,8 @@ def approximate_bounds(
     """Return bounds that contain most values. Clamp to them if you have no public bounds.
 
     A bin counts as occupied if its noisy count exceeds a threshold that all empty bins stay below with probability
-    ``success``. The bounds are the lower end of the first occupied bin and the upper end of the last one.
+    ``success``. The bounds are the lower end of the first occupied bin and the upper end of the last one. Approximate
+    bounds leave out values in bins that are too empty to be seen through the noise.
 
     Args:
         values: The numbers. NaN is left out, and infinity is in the last bin.

@@ -45,7 +45,7 @@ class RdpAccountant(Accountant):
 
     The order can be any real number above 1; it is optimised, not picked from a list. The bound is looser than that of
     `PldAccountant`, but it also holds adaptively at a fixed order (see `RdpFilter`), and it is the only accountant that
-    supports private selection.
+    supports private selection. Known as composition of Renyi differential privacy (RDP).
 
     >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
     >>> accountant = RdpAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 1000)

@@ -56,7 +56,7 @@ class ParallelEvent(Event):
     """One event on each of several disjoint parts, where a record's value decides its part, as in GROUP BY.
 
     A record that is replaced may leave one part and enter another. For a user with several rows, all of them must lie
-    in one part: use `ComposedEvent` where they may not.
+    in one part: use `ComposedEvent` where they may not. Known as parallel composition.
 
     >>> from hush.accounting import LaplaceEvent, PldAccountant
     >>> from hush.guarantee import Relation

@@ -22,7 +22,8 @@ from hush.randomness import public_generator
 class Roc:
     """The ROC curve of an attack: true and false positives at every threshold.
 
-    Tied scores pass the threshold together, so they make one vertex.
+    Tied scores pass the threshold together, so they make one vertex. The largest TPR - FPR, its
+    `advantage`, is what some papers call privacy leakage.
 
     >>> curve = roc([3.0, 2.0, 1.0], [2.0, 0.0])
     >>> curve.tpr_at(0.0), curve.auc

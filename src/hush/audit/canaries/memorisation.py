@@ -19,7 +19,7 @@ def exposure(perplexities: ArrayLike, references: ArrayLike, *, extrapolate: boo
     The rank is one more than the number of references with a perplexity of at most the secret's, so a tie counts
     against the secret. A secret that is likelier than all references has exposure log2 |R|, the most that ranks can
     show. To see beyond, extrapolate: then it is -log2 F(perplexity), with a skew normal distribution F that is fitted
-    to the references.
+    to the references. It measures unintended memorisation.
 
     >>> exposure([0.0, 3.5, 20.0], range(1, 17)).round(4).tolist()
     [4.0, 2.0, -0.0875]

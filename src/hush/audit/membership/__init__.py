@@ -1,7 +1,7 @@
 """Membership inference: was this example in the training data?
 
 Attacks return scores, one per example, higher for examples that look like members. `hush.audit.audit_scores`,
-`hush.audit.audit_one_run` and `hush.audit.roc` turn scores into bounds and curves.
+`hush.audit.audit_one_run` and `hush.audit.roc` turn scores into bounds and curves. Some call such an attack tracing.
 
 - Signals, from a model's predictions: `confidence`, `cross_entropy`, `logit_confidence`.
 - Shadow models, trained like the target: `shadows`; `coin_sample` draws the target's own sample.

@@ -78,7 +78,7 @@ class FunctionalMechanism(LinearMethod):
     """Logistic regression by its second-order polynomial, with Laplace noise on the coefficients.
 
     Choose it for few features, since its noise grows with the square of their number, and to compare with the paper.
-    Otherwise `ObjectivePerturbation` is more accurate. Delta is not used.
+    Otherwise `ObjectivePerturbation` is more accurate. Delta is not used. Known as the functional mechanism.
 
     Guarantee:
         epsilon-DP when one row is added or removed: everything is computed from the noisy coefficients.

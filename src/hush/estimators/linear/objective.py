@@ -42,7 +42,7 @@ class ObjectivePerturbation(LinearMethod):
     Choose it for logistic regression and support vector machines with up to hundreds of features. It usually needs the
     least data of all methods here, and it has no number of steps and no learning rate to tune. Logistic regression with
     several classes minimises one sum of cross entropies, with one b for all classes. Support vector machines minimise
-    one sum per class, and the classes share epsilon.
+    one sum per class, and the classes share epsilon. Known as objective perturbation.
 
     Attributes:
         curvature_share: Largest share of epsilon that ln(1 + c / ridge) may take; a smaller ridge is raised. Default:

@@ -27,7 +27,7 @@ class OutputPerturbation(LinearMethod):
 
     Choose it where training must stay as it is and only its result may be touched. For the same epsilon,
     `ObjectivePerturbation` is usually more accurate. If you set no regularisation, 1/20 of epsilon counts the rows, and
-    the ridge follows from the noisy count.
+    the ridge follows from the noisy count. Known as output perturbation.
 
     Guarantee:
         (epsilon, delta)-DP when one row is added or removed. A row of norm 1 moves the minimum by at most 1 / ridge,

@@ -39,7 +39,8 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
     bounds, but it is right on average. Categories are reported by their position in ``categories``, by k-ary randomised
     response; with many categories (k >= 3 e^epsilon + 2), as k bits by optimised unary encoding. Each row reports only
     some of its columns, chosen at random, and divides epsilon equally between them. For many columns this is far better
-    than reporting all of them with tiny parts of epsilon. Columns that are not reported are NaN.
+    than reporting all of them with tiny parts of epsilon. Columns that are not reported are NaN. Known as input
+    perturbation: the noise is in the records before anyone collects them.
 
     Use it for data that you must not collect in the clear. The price is the number of people: the error of a share or
     mean is about c / sqrt(n), while a trusted curator adds noise of only about 1 / (epsilon n). Measured at epsilon 1:

@@ -47,7 +47,8 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
 
     Choose it for any kind of model, however large or not differentiable, if you have *public rows without labels* from
     about the same distribution, and enough private data for a hundred teachers or more. For linear or convex models, or
-    without public rows, objective perturbation or noisy gradients are the better choice.
+    without public rows, objective perturbation or noisy gradients are the better choice. Known as private aggregation
+    of teacher ensembles (PATE).
 
     Args:
         teacher: An estimator, which is cloned, or a function without arguments that returns one.

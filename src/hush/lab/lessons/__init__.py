@@ -5,6 +5,7 @@
 - `top_counts`: the sparse vector technique against the iterated exponential mechanism.
 - `utility`: the excess risk that a training plan promises on convex losses, and the one that it reaches.
 - `langevin`: noisy Langevin sampling, and what its last iterate alone reveals.
+- `plots`: line plots for notebooks.
 """
 
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from hush.lab.lessons import graphs as graphs
     from hush.lab.lessons import langevin as langevin
     from hush.lab.lessons import local_sensitivity as local_sensitivity
+    from hush.lab.lessons import plots as plots
     from hush.lab.lessons import top_counts as top_counts
     from hush.lab.lessons import utility as utility
 else:  # a type checker that saw this would take every misspelt name for a module
     __getattr__, __dir__ = lazy_names(
-        __name__, dict.fromkeys(("graphs", "langevin", "local_sensitivity", "top_counts", "utility"))
+        __name__, dict.fromkeys(("graphs", "langevin", "local_sensitivity", "plots", "top_counts", "utility"))
     )
 
-__all__ = ["graphs", "langevin", "local_sensitivity", "top_counts", "utility"]
+__all__ = ["graphs", "langevin", "local_sensitivity", "plots", "top_counts", "utility"]

@@ -31,6 +31,8 @@ def local_sensitivity(
 ) -> float:
     """Return the largest L1 change of a query between this dataset and a neighbour. It is not private.
 
+    The local sensitivity belongs to one dataset; the largest of all datasets is the global one.
+
     >>> median = lambda records: float(np.median(records))
     >>> local_sensitivity(median, [3, 3, 3, 9, 9], values=[0, 3, 9], relation=Relation.REPLACE)
     6.0

@@ -56,6 +56,8 @@ class Together(Groups):
 class PerLayer(Groups):
     """The parameters of each module form a group.
 
+    Known as layer-wise clipping: the factor of a layer depends on the norm of its own gradient.
+
     Attributes:
         by_size: Whether the squared share of a group is proportional to its number of entries. By default all groups
             have the same share.
@@ -179,6 +181,9 @@ class Clipping(ABC):
 class Flat(Clipping):
     """Gradients longer than the clip norm C are scaled down to it: factor min(1, C / norm). The default.
 
+    Also called flat clipping, if all parameters form one group, and local clipping, since a gradient's factor depends
+    on its own norm only.
+
     References:
         Abadi et al. 2016, "Deep Learning with Differential Privacy", Algorithm 1.
 
@@ -244,7 +249,9 @@ class Normalized(Clipping):
 class Global(Clipping):
     """All gradients are scaled alike, by C / Z; gradients longer than the threshold Z are dropped.
 
-    The sum keeps the direction of the plain gradient on the examples that remain.
+    The sum keeps the direction of the plain gradient on the examples that remain. Known as global clipping, with a
+    public threshold: a factor that depended on the other gradients, such as on the largest norm of a batch, would have
+    no bounded sensitivity.
 
     Attributes:
         threshold: Z. By default the clip norm C, so that nothing is scaled.

@@ -98,7 +98,8 @@ class Microbatches(Contribution):
 
     Removing an example can reverse the direction of a clipped mean, so the sum moves by up to twice the clip norm, and
     the noise is doubled accordingly. Positions decide which examples are averaged together. So this needs a sampling in
-    which a unit's position does not depend on the other units.
+    which a unit's position does not depend on the other units. Such micro-batches are faster to clip, but few: their
+    noise is larger.
 
     Attributes:
         size: The number of examples in a micro-batch.

@@ -141,6 +141,8 @@ class _Sized(Sampling):
 class Poisson(_Sized):
     """Each unit takes part independently, with probability batch_size / num_units, in every step. The default.
 
+    Abadi et al. call such a sample a lot. Its size varies, and is private; the expected size is public.
+
     Attributes:
         batch_size: The expected number of units in a batch.
         max_batch_size: The largest number of units in a step, so that all steps have the same shape. Of a larger
@@ -196,6 +198,8 @@ def poisson_event(event: Event, rate: float) -> Event:
 @dataclass(frozen=True, slots=True)
 class Full(Sampling):
     """All units take part in every step: DP gradient descent.
+
+    Lecture notes call it vanilla DP-GD.
 
     >>> Full().sample(lambda step: bytes(32), step=0, num_units=5, batch_size=5).tolist()
     [0, 1, 2, 3, 4]

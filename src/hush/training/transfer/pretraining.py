@@ -29,6 +29,8 @@ def pretrain(
 ) -> PublicPhase:
     """Train on public data in the ordinary way, without clipping or noise.
 
+    It is the public half of transfer learning; private training of a part of the model is the other one.
+
     Args:
         model: The model. It is trained privately later, so it must not use batch statistics.
         optimizer: An optimizer over the model's parameters. The private phase may use another one.
