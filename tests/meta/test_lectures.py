@@ -122,11 +122,15 @@ def test_every_item_has_a_mark_and_lines_or_a_reason(name: str) -> None:
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
 def test_lines_run(path: Path) -> None:
     """Random numbers: each page draws from a `TestSource`, or prints what holds for almost every draw (fixed key)."""
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    num_threads = torch.get_num_threads()
     text = path.read_text(encoding="utf-8")
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     # A blank line ends what an example prints, so the fence after it is prose.
-    failures, tries = doctest.testfile(str(path), module_relative=False, encoding="utf-8", optionflags=flags)
+    try:
+        failures, tries = doctest.testfile(str(path), module_relative=False, encoding="utf-8", optionflags=flags)
+    finally:
+        torch.set_num_threads(num_threads)  # the pages take one: they are about small matrices
     assert failures == 0
     assert tries > 10 or path.stem == "README"
     assert set(re.findall(r"^```(.*)$", text, re.MULTILINE)) <= {"pycon", ""}, "other blocks would not be executed"
