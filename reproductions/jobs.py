@@ -101,7 +101,7 @@ def run_here(jobs: Sequence[Job], settings: Settings, machine: dict[str, str]) -
 
 
 def read(path: Path) -> Results:
-    """Read the file of ``run_jobs.py``: a line on the machine, then a line for each job; a torn last line is left out."""
+    """Read the file of ``run_jobs.py``: a line on the machine, then one for each job; a torn last line is left out."""
     lines = path.read_text().splitlines()
     results = Results(json.loads(lines[0]))
     for line in lines[1:]:

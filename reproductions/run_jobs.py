@@ -87,7 +87,9 @@ def spread(jobs: list[Job], settings: Settings, given: argparse.Namespace, end: 
         workers[-1].start()
     waiting, done, busy = list(jobs), 0, len(devices)
     with (given.output / "jobs.jsonl").open("w") as out:
-        out.write(json.dumps(machine() | {"devices": f"{given.gpu_workers} GPU, {given.cpu_workers} CPU workers"}) + "\n")
+        out.write(
+            json.dumps(machine() | {"devices": f"{given.gpu_workers} GPU, {given.cpu_workers} CPU workers"}) + "\n"
+        )
         while busy and (left := end - time.monotonic()) > 0:
             try:
                 number, record = answers.get(timeout=min(left, 5.0))
@@ -129,7 +131,7 @@ def work(number: int, settings: Settings, tasks: Any, answers: Any) -> None:
         start = time.perf_counter()
         try:
             record = job.run(settings, device)
-        except Exception:  # noqa: BLE001 - the other jobs go on, and the record says what went wrong
+        except Exception:  # the other jobs go on, and the record says what went wrong
             seconds = round(time.perf_counter() - start, 2)
             record = {"job": job.key, "device": device, "seconds": seconds, "error": traceback.format_exc()}
         answers.put((number, record))
