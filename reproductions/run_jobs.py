@@ -45,7 +45,7 @@ def main() -> None:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     gpu = Path("/dev/nvidia0").exists()  # asking torch would start CUDA, and no fork may follow that
-    cores = os.cpu_count() or 1
+    cores = min(os.cpu_count() or 1, 16)  # of a large machine, mostly others' are counted too
     parser.add_argument("--seconds", type=float, default=330.0, help="when to stop, counted from the start")
     parser.add_argument("--cpu-workers", type=int, default=max(cores - 6, 1) if gpu else cores)
     parser.add_argument("--gpu-workers", type=int, default=5 if gpu else 0)
