@@ -77,7 +77,7 @@ def work(
     """Run one setting several times, attack every run, and say what they have in common."""
     if way is None:
         return imputation(split(settings, data))
-    runs = 2 if settings.quick else CLIPPED_RUNS if way in CLIPPED else RUNS
+    runs = 1 if settings.quick else CLIPPED_RUNS if way in CLIPPED else RUNS
     shadow_models = (2 if settings.quick else SHADOWS) if way in SHOKRI else 0
     return once(split(settings, data), settings, device, model, way, epsilon, runs, shadow_models)
 
