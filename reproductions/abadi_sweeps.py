@@ -40,7 +40,7 @@ from hush.training import MovingAverage
 NUM_EXAMPLES = 60_000
 LEVELS = {"large": (8.0, 16.0), "medium": (4.0, 7.0), "small": (2.0, 4.0)}  # noise of steps, and of the PCA
 PUBLISHED = {"large": (0.5, 90.0), "medium": (2.0, 95.0), "small": (8.0, 97.0)}
-LEVEL_EPOCHS, SWEEP_EPOCHS, MOST_EPOCHS = 100, 20, 30
+LEVEL_EPOCHS, SWEEP_EPOCHS, MOST_EPOCHS = 100, 20, 50
 BASE = Recipe(num_steps=SWEEP_EPOCHS * 100)
 VARIED: dict[str, tuple[float, ...]] = {
     "dimensions": (20, 40, 60, 100, 200),
@@ -55,7 +55,7 @@ PLAIN = ("projected", "pixels")
 REFERENCE = "reference"
 SHORTENED = (
     "Shorter than the paper: noise levels run for 100 epochs; sweeps for 20 at a noise that spends epsilon 2 (the "
-    "noise level's sweep: until epsilon 2 is spent, 30 epochs at most). There are 3 runs where the paper averages 10."
+    "noise level's sweep: until epsilon 2 is spent, 50 epochs at most). There are 3 runs where the paper averages 10."
 )
 
 
@@ -119,7 +119,7 @@ def sweep_recipe(name: str | None, value: float | None) -> Recipe:
 
 @lru_cache
 def affordable_steps(noise: float) -> int:
-    """Return with how many steps epsilon 2 is spent, PCA included; those of 30 epochs at most."""
+    """Return with how many steps epsilon 2 is spent, PCA included; those of 50 epochs at most."""
     low, high = 1, MOST_EPOCHS * NUM_EXAMPLES // BASE.lot
     while low < high:
         middle = (low + high + 1) // 2

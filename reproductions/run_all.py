@@ -3,7 +3,7 @@
 make reproduce                                      # or:
 python reproductions/run_all.py [SCRIPT ...] [--seeds 3] [--data DIR] [--quick]
 python reproductions/run_all.py --assemble          # only the page, from reproductions/results/*.json
-python reproductions/run_all.py --jobs FILE         # first results and figures from the file of run_jobs.py
+python reproductions/run_all.py --jobs FILE ...     # first results and figures from files of run_jobs.py
 
 The scripts of ``jobs.JOB_SCRIPTS`` take many hours on two cores, and run only where they are named.
 """
@@ -53,7 +53,8 @@ def main() -> None:
     parser = options("Run every reproduction, and put RESULTS.md together.")
     parser.add_argument("scripts", nargs="*", metavar="SCRIPT", help="which ones; all, if none is named")
     parser.add_argument("--assemble", action="store_true", help="run nothing; write the page from stored results")
-    parser.add_argument("--jobs", type=Path, metavar="FILE", help="run nothing; take results from run_jobs.py's file")
+    words = "run nothing; take results from the files of run_jobs.py"
+    parser.add_argument("--jobs", type=Path, nargs="+", metavar="FILE", help=words)
     given = parser.parse_args()
     unknown = set(given.scripts) - set(SCRIPTS)
     if unknown:
@@ -70,9 +71,9 @@ def main() -> None:
     print(f"\nWrote {os.path.relpath(assemble(settings))}")
 
 
-def take(path: Path, settings: Settings) -> None:
+def take(paths: list[Path], settings: Settings) -> None:
     """Write results and figures from what jobs have given; what no job has given stays as it was."""
-    results = read(path)
+    results = read(paths)
     if any(record["quick"] != settings.quick for record in results.records.values()):
         raise SystemExit("--quick must be said of quick jobs, and of no others")
     for script in JOB_SCRIPTS:

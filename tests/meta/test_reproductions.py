@@ -153,7 +153,7 @@ def test_a_torn_line_and_a_failed_job_are_not_results(common: ModuleType, tmp_pa
     one, two, three = (jobs.Job(script="sweeps", name=name, arguments={}, rank=0) for name in ("a", "b", "c"))
     lines = [{"hush": "1"}, {"job": one.key, "result": {"accuracy": 1.0}}, {"job": two.key, "error": "no GPU"}]
     (tmp_path / "jobs.jsonl").write_text("\n".join([*map(json.dumps, lines), '{"job": "sweeps/c", "resu']))
-    results = jobs.read(tmp_path / "jobs.jsonl")
+    results = jobs.read([tmp_path / "jobs.jsonl"])
     assert results.several([one, two, three]) == [{"accuracy": 1.0}]
     assert jobs.missing([one, two, three], results).endswith("2 of 3 jobs: b, c.")
 
