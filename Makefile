@@ -93,7 +93,7 @@ benchmark-looseness: $(INSTALLED) ## Measure how much larger than the truth a le
 benchmark-estimators: $(INSTALLED) .venv-diffprivlib/.installed ## Compare all private estimators with each other and with diffprivlib (12 minutes; set HUSH_DATA)
 	$(BIN)/python benchmarks/estimators.py
 
-reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two; set HUSH_DATA)
+reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two, without those of run_jobs.py; set HUSH_DATA)
 	$(BIN)/python reproductions/run_all.py
 
 # The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.

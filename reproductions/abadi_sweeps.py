@@ -1,4 +1,4 @@
-"""Abadi et al. 2016 over epochs: three noise levels (their figure 3), six sweeps (figure 5), and accountants (figure 2).
+"""Abadi et al. 2016 over epochs: noise levels (their figure 3), six sweeps (figure 5), and accountants (figure 2).
 
 MNIST, private PCA to 60 dimensions, 1000 ReLU units, lots of 600, clip norm 4, plain SGD; the learning rate goes from
 0.1 to 0.052 in 10 epochs and stays there. The PCA is part of every epsilon. The noise levels of steps and PCA are the
@@ -54,8 +54,8 @@ WHOLE = ("dimensions", "units", "lot")
 PLAIN = ("projected", "pixels")
 REFERENCE = "reference"
 SHORTENED = (
-    "Shorter than the paper: noise levels run for 100 epochs; sweeps for 20 at a noise that spends epsilon 2 (the noise "
-    "level's sweep: until epsilon 2 is spent, 50 epochs at most). There are 3 runs where the paper averages 10."
+    "Shorter than the paper: noise levels run for 100 epochs; sweeps for 20 at a noise that spends epsilon 2 (the "
+    "noise level's sweep: until epsilon 2 is spent, 50 epochs at most). There are 3 runs where the paper averages 10."
 )
 
 
@@ -165,7 +165,9 @@ class Epochs:
 
 def _plainly(settings: Settings, mnist: Images, inputs: str) -> dict[str, Any]:
     """Train without privacy, on the projection without noise or on pixels."""
-    recipe = Recipe(num_steps=3 if settings.quick else LEVEL_EPOCHS * 100, dimensions=60 if inputs == "projected" else 784)
+    recipe = Recipe(
+        num_steps=3 if settings.quick else LEVEL_EPOCHS * 100, dimensions=60 if inputs == "projected" else 784
+    )
     images = along(mnist, main_directions(_moments(settings), 60)) if inputs == "projected" else mnist
     model, seen = network(recipe, images.x.device), Epochs(100, often=True)
     train_plainly(
@@ -228,7 +230,9 @@ def _row(name: str, listed: list[Job], results: Results) -> Row | None:
         return None
     accuracies = [result["accuracy"] for result in found]
     if "recipe" not in found[0]:
-        return Row(name, "mnist", "98.3" if "pixels" not in name else "", None, math.inf, accuracies, results.seconds(listed))
+        return Row(
+            name, "mnist", "98.3" if "pixels" not in name else "", None, math.inf, accuracies, results.seconds(listed)
+        )
     recipe, noise = Recipe(**found[0]["recipe"]), found[0]["noise"]
     level = name.removeprefix("level ")
     published = "{1:g} at {0:g}".format(*PUBLISHED[level]) if level in PUBLISHED else ""
@@ -244,7 +248,10 @@ def _cost(recipe: Recipe, noise: float) -> float:
 
 def _draw_accountants(settings: Settings) -> None:
     """Draw the paper's figure 2: q = 0.01, noise 4, delta 1e-5; strong composition against what tracks the loss."""
-    step, epochs = PoissonSampledEvent(GaussianEvent(4.0), 0.01), (1, 100) if settings.quick else (1, 5, 20, 50, 100, 200, 400)
+    step, epochs = (
+        PoissonSampledEvent(GaussianEvent(4.0), 0.01),
+        (1, 100) if settings.quick else (1, 5, 20, 50, 100, 200, 400),
+    )
     runs = {epoch: SelfComposedEvent(step, 100 * epoch) for epoch in epochs}
     ways: dict[str, Callable[[Any], float]] = {
         "strong composition": lambda event: strong_composition(event, delta=DELTA).epsilon,
@@ -269,7 +276,9 @@ def _draw_levels(settings: Settings, results: Results, groups: dict[str, list[Jo
             for column, label in ((1, "test"), (2, "train")):
                 means = [statistics.fmean(curve[i][column] for curve in curves) for i in range(len(epochs))]
                 axis.plot(epochs, means, marker="", label=label)
-            axis.set(xlabel="epoch", ylabel="accuracy, %", title=f"{name} noise {LEVELS[name][0]:g}", ylim=(80, 100))
+            (noise, pca_noise), (epsilon, reached) = LEVELS[name], PUBLISHED[name]
+            title = f"noise {noise:g}, PCA {pca_noise:g}; paper {reached:g} % at {epsilon:g}"
+            axis.set(xlabel="epoch", ylabel="accuracy, %", title=title, ylim=(80, 100))
             axis.legend(fontsize=7, loc="lower left")
             _epsilons_over(axis.twinx(), name, epochs)
 

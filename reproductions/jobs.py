@@ -11,7 +11,7 @@ import importlib
 import json
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,18 +100,30 @@ def run_here(jobs: Sequence[Job], settings: Settings, machine: dict[str, str]) -
     return results
 
 
-def read(path: Path) -> Results:
-    """Read the file of ``run_jobs.py``: a line on the machine, then a line for each job; a torn last line is left out."""
-    lines = path.read_text().splitlines()
-    results = Results(json.loads(lines[0]))
-    for line in lines[1:]:
+def read(paths: Sequence[Path]) -> Results:
+    """Read files of ``run_jobs.py``: a line on the machine, then one for each job; a torn last line is left out.
+
+    Where several files have a job, the first one counts, as does its machine.
+    """
+    results = Results({})
+    for path in paths:
+        lines = path.read_text().splitlines()
+        machine = json.loads(lines[0])
+        results.machine = results.machine or machine
+        for record in _whole(lines[1:]):
+            results.records.setdefault(record["job"], record | {"cpu": machine.get("cpu", "")})
+    return results
+
+
+def _whole(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Give the records of jobs that have a result."""
+    for line in lines:
         try:
             record = json.loads(line)
         except ValueError:
             continue
         if "result" in record:
-            results.records[record["job"]] = record
-    return results
+            yield record
 
 
 def missing(jobs: Sequence[Job], results: Results) -> str:

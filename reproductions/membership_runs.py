@@ -87,7 +87,7 @@ def split(settings: Settings, data: str) -> Split:
 def purchase_like(
     rng: np.random.Generator, size: int, num_classes: int, num_columns: int = 600
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Draw records of binary columns: each class has a rate of its own for a tenth of them, and a record's taste varies.
+    """Draw records of binary columns: each class has a rate of its own for a tenth of them, and tastes vary.
 
     Popularity of columns is Beta(1, 3), as some goods are bought by many and most by few. It is made up.
     """
@@ -117,7 +117,7 @@ def naive(epsilon: float, epochs: int, rate: float, steps: int) -> float:
 
 
 def advanced(epsilon: float, epochs: int, rate: float, steps: int) -> float:
-    """Return the noise of an epoch by advanced composition (Dwork, Rothblum and Vadhan 2010); half of delta is slack."""
+    """Return the noise of an epoch by advanced composition (Dwork et al. 2010); half of delta is slack."""
 
     def excess(log_each: float) -> float:
         composed = advanced_composition(math.exp(log_each), DELTA / (2 * epochs), epochs, slack=DELTA / 2)
@@ -151,7 +151,6 @@ WAYS: dict[str, Callable[[float, int, float, int], float]] = {
     "advanced": advanced,
     "zCDP": partial(in_epochs, ZcdpAccountant),
     "RDP": partial(in_samples, RdpAccountant),
-    "PLD": partial(in_samples, PldAccountant),
 }
 
 
@@ -171,7 +170,7 @@ def plan_of(way: str, epsilon: float, size: int, epochs: int, steps: int) -> dic
     """Return how a run samples, and its noise."""
     if way in WAYS:
         noise = WAYS[way](epsilon, epochs, BATCH / size, steps)
-        if way in ("RDP", "PLD"):
+        if way == "RDP":
             return {"noise_multiplier": noise, "sampling": Poisson(BATCH), "num_steps": steps}
         return {"noise_multiplier": noise, "sampling": ShuffledEpochs(BATCH), "epochs": epochs}
     plan = {"noise_multiplier": of_fixed_size(epsilon, size, steps), "sampling": FixedSize(BATCH), "num_steps": steps}

@@ -3,6 +3,9 @@
 make reproduce                                      # or:
 python reproductions/run_all.py [SCRIPT ...] [--seeds 3] [--data DIR] [--quick]
 python reproductions/run_all.py --assemble          # only the page, from reproductions/results/*.json
+python reproductions/run_all.py --jobs FILE ...     # first results and figures from files of run_jobs.py
+
+The scripts of ``jobs.JOB_SCRIPTS`` take many hours on two cores, and run only where they are named.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ import time
 from pathlib import Path
 
 from common import SPLIT, Settings, chosen, options, save, stored, table
+from jobs import JOB_SCRIPTS, read
 
 SCRIPTS = {  # in the order of the page
     "report_recipe": "The report's own recipe",
     "softmax": "Softmax regression, and the exercise",
     "abadi": "Private PCA and a network (Abadi et al. 2016)",
+    "abadi_sweeps": "Noise levels over epochs, sweeps, and accountants (Abadi et al. 2016)",
     "scattering": "Scattering features and a linear layer",
-    "sweeps": "Noise scale, batch size and clip norm",
+    "sweeps": "Noise scale, batch size and clip norm, over epochs",
     "projections": "Projected norms and micro-batches",
     "transfer": "From MNIST to Fashion-MNIST",
     "disparate_impact": "A rare class",
-    "membership": "Epsilon against membership attacks (Jayaraman and Evans 2019)",
+    "membership": "Epsilon against inference attacks (Jayaraman and Evans 2019)",
     "robustness": "Certified predictions (PixelDP)",
     "pixeldp": "A noise layer inside a network (PixelDP)",
     "gradient_descent": "Gradient descent on a convex problem",
@@ -49,12 +54,16 @@ def main() -> None:
     parser = options("Run every reproduction, and put RESULTS.md together.")
     parser.add_argument("scripts", nargs="*", metavar="SCRIPT", help="which ones; all, if none is named")
     parser.add_argument("--assemble", action="store_true", help="run nothing; write the page from stored results")
+    words = "run nothing; take results from the files of run_jobs.py"
+    parser.add_argument("--jobs", type=Path, nargs="+", metavar="FILE", help=words)
     given = parser.parse_args()
     unknown = set(given.scripts) - set(SCRIPTS)
     if unknown:
         parser.error(f"no such script: {', '.join(sorted(unknown))}; there are {', '.join(SCRIPTS)}")
     settings = chosen(given)
-    for script in [] if given.assemble else given.scripts or available():
+    if given.jobs is not None:
+        take(given.jobs, settings)
+    for script in [] if given.assemble or given.jobs else given.scripts or available():
         print(f"\n== {script}", flush=True)
         start = time.perf_counter()
         rows = importlib.import_module(script).run(settings)
@@ -63,9 +72,26 @@ def main() -> None:
     print(f"\nWrote {os.path.relpath(assemble(settings))}")
 
 
+def take(paths: list[Path], settings: Settings) -> None:
+    """Write results and figures from what jobs have given; what no job has given stays as it was."""
+    results = read(paths)
+    if any(record["quick"] != settings.quick for record in results.records.values()):
+        raise SystemExit("--quick must be said of quick jobs, and of no others")
+    for script in JOB_SCRIPTS:
+        if not any(key.startswith(f"{script}/") for key in results.records):
+            print(f"{script}: no job has run")
+            continue
+        for figure in (settings.output / "figures").glob(f"{FIGURES.get(script, script)}*.svg"):
+            figure.unlink()  # of another set of runs
+        module = importlib.import_module(script)
+        rows = module.report(settings, results)
+        save(settings, script, rows, remarks=module.remarks(settings, results), versions=results.machine)
+        print(f"{script}: {len(rows)} rows", flush=True)
+
+
 def available() -> list[str]:
-    """Return the scripts that are here."""
-    return [script for script in SCRIPTS if (HERE / f"{script}.py").exists()]
+    """Return the scripts that are here, and that do not take many hours."""
+    return [script for script in SCRIPTS if (HERE / f"{script}.py").exists() and script not in JOB_SCRIPTS]
 
 
 def assemble(settings: Settings) -> Path:
@@ -82,7 +108,9 @@ def assemble(settings: Settings) -> Path:
             f"[`{script}.py`]({script}.py); {versions}; {content['threads']} thread(s).",
             table(rows),
         ]
+        words += content.get("remarks", [])
         figures = sorted((settings.output / "figures").glob(f"{FIGURES.get(script, script)}*.svg"))
+        figures = [figure for figure in figures if _is_of(figure.stem, script)]
         words += [f"![{figure.stem}](figures/{figure.name})" for figure in figures]
         if content["quick"]:
             words.insert(1, "**A quick run: these numbers test the script, and mean nothing.**")
@@ -90,6 +118,12 @@ def assemble(settings: Settings) -> Path:
     page = settings.output / "RESULTS.md"
     page.write_text("\n".join(parts))
     return page
+
+
+def _is_of(stem: str, script: str) -> bool:
+    """Say whether a figure belongs to a script, and not to one with a longer name."""
+    longer = [other for other in SCRIPTS if other != script and other.startswith(script)]
+    return not any(stem.startswith(other) for other in longer)
 
 
 FIGURES = {"sweeps": "sweep_"}  # how the names of a script's figures begin, if not like its own

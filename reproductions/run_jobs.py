@@ -2,7 +2,9 @@
 
     python reproductions/run_jobs.py --seconds 330 --output DIR [--cpu-workers 10] [--gpu-workers 5] [--quick]
         writes DIR/jobs.jsonl: a line on the machine, then a line for each job, as it ends
-    python reproductions/run_all.py --jobs DIR/jobs.jsonl
+    python reproductions/run_jobs.py --after DIR/jobs.jsonl --output OTHER ...
+        goes on with those that were not run
+    python reproductions/run_all.py --jobs DIR/jobs.jsonl OTHER/jobs.jsonl
         makes results, figures and the page of them, anywhere
 
 Each worker is a process with one thread, on the CPU or on the GPU; large jobs go to the GPU first. What needs only
@@ -19,13 +21,14 @@ import platform
 import queue
 import time
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from common import FOLDER, Settings, default_data, here
-from jobs import JOB_SCRIPTS, Job
+from jobs import JOB_SCRIPTS, Job, read
 
 
 def main() -> None:
@@ -33,7 +36,7 @@ def main() -> None:
     start = time.monotonic()
     torch.set_num_threads(1)  # also here: a fork after a parallel region may hang
     settings = Settings(seeds=tuple(range(given.seeds)), data=given.data, output=given.output, quick=given.quick)
-    jobs = all_jobs(settings, given.only)
+    jobs = all_jobs(settings, given.only, given.after)
     for script in {job.script for job in jobs}:
         import_module(script).prepare(settings)  # data, once for all workers
     print(f"{len(jobs)} jobs; data are read after {time.monotonic() - start:.0f} s", flush=True)
@@ -45,22 +48,25 @@ def main() -> None:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     gpu = Path("/dev/nvidia0").exists()  # asking torch would start CUDA, and no fork may follow that
-    cores = os.cpu_count() or 1
+    cores = min(os.cpu_count() or 1, 16)  # of a large machine, mostly others' are counted too
     parser.add_argument("--seconds", type=float, default=330.0, help="when to stop, counted from the start")
     parser.add_argument("--cpu-workers", type=int, default=max(cores - 6, 1) if gpu else cores)
     parser.add_argument("--gpu-workers", type=int, default=5 if gpu else 0)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=default_data())
     parser.add_argument("--output", type=Path, default=Path(os.environ.get("OUT", FOLDER / "results")))
-    parser.add_argument("--only", default="", help="only jobs whose key begins so, such as abadi_sweeps/")
+    parser.add_argument("--only", default=[""], nargs="+", help="jobs whose key begins so, such as abadi_sweeps/")
+    parser.add_argument("--after", type=Path, nargs="*", default=[], help="files whose jobs are not run again")
     parser.add_argument("--quick", action="store_true", help="a few steps on a few images, to test the jobs")
     return parser.parse_args()
 
 
-def all_jobs(settings: Settings, only: str = "") -> list[Job]:
-    """Return every script's jobs, the most important first."""
-    jobs = [job for script in JOB_SCRIPTS for job in import_module(script).jobs(settings) if job.key.startswith(only)]
-    return sorted(jobs, key=lambda job: job.rank)
+def all_jobs(settings: Settings, only: Sequence[str] = ("",), after: Sequence[Path] = ()) -> list[Job]:
+    """Return every script's jobs that are still to be run, the most important first."""
+    done = set(read(after).records) if after else set()
+    jobs = [job for script in JOB_SCRIPTS for job in import_module(script).jobs(settings)]
+    chosen = [job for job in jobs if job.key not in done and job.key.startswith(tuple(only))]
+    return sorted(chosen, key=lambda job: job.rank)
 
 
 def machine() -> dict[str, str]:
@@ -87,7 +93,9 @@ def spread(jobs: list[Job], settings: Settings, given: argparse.Namespace, end: 
         workers[-1].start()
     waiting, done, busy = list(jobs), 0, len(devices)
     with (given.output / "jobs.jsonl").open("w") as out:
-        out.write(json.dumps(machine() | {"devices": f"{given.gpu_workers} GPU, {given.cpu_workers} CPU workers"}) + "\n")
+        out.write(
+            json.dumps(machine() | {"devices": f"{given.gpu_workers} GPU, {given.cpu_workers} CPU workers"}) + "\n"
+        )
         while busy and (left := end - time.monotonic()) > 0:
             try:
                 number, record = answers.get(timeout=min(left, 5.0))
@@ -129,7 +137,7 @@ def work(number: int, settings: Settings, tasks: Any, answers: Any) -> None:
         start = time.perf_counter()
         try:
             record = job.run(settings, device)
-        except Exception:  # noqa: BLE001 - the other jobs go on, and the record says what went wrong
+        except Exception:  # the other jobs go on, and the record says what went wrong
             seconds = round(time.perf_counter() - start, 2)
             record = {"job": job.key, "device": device, "seconds": seconds, "error": traceback.format_exc()}
         answers.put((number, record))

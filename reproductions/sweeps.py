@@ -202,7 +202,9 @@ def _draw_spent(settings: Settings, results: Results) -> None:
             shown = [i for i, epoch in enumerate(epochs) if epoch in MARKED or epoch % 3 == 0]
             costs = [spent(SHARED, 600, epochs[i]) for i in shown]
             axes.errorbar(costs, [means[i] for i in shown], [spreads[i] for i in shown], capsize=2, marker=".")
-        axes.set(xlabel="epsilon spent so far", ylabel="test accuracy, %", title="2: sigma 0.7, Fashion-MNIST, own split")
+        axes.set(
+            xlabel="epsilon spent so far", ylabel="test accuracy, %", title="2: sigma 0.7, Fashion-MNIST, own split"
+        )
 
 
 def _draw_batches(settings: Settings, results: Results) -> None:
@@ -237,6 +239,8 @@ def _draw_ends(settings: Settings, results: Results) -> None:
     """Draw what is reached at the end over the noise scale, the batch size and the clip norm."""
     with figure(settings, "sweep_ends", columns=3) as grid:
         for axes, titles in zip(grid, (TITLES[:1], TITLES[1:2], TITLES[2:]), strict=True):
+            scale = "linear" if "batch size" in titles else "log"
+            axes.set(xlabel=titles[0], ylabel="test accuracy, %", xscale=scale)
             for title in titles:
                 found = {value: _of(settings, results, title, value) for value in points()[title]}
                 shown = {value: [result["accuracy"] for result in of] for value, of in found.items() if of}
@@ -245,8 +249,6 @@ def _draw_ends(settings: Settings, results: Results) -> None:
                     means = [statistics.fmean(of) for of in shown.values()]
                     axes.errorbar(list(shown), means, errors, capsize=2, label=title)
                     mark(axes, list(shown))
-            scale = "linear" if "batch size" in titles else "log"
-            axes.set(xlabel=titles[0], ylabel="test accuracy, %", xscale=scale)
             if len(titles) > 1:
                 _legend(axes)
 

@@ -45,6 +45,25 @@ def test_shokri_learns_each_class_by_itself() -> None:
     assert (unknown[labels == 2] == 0.5).all()
 
 
+def test_targets_share_their_attack_classifiers() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(14)
+    tables, labels, halves = rng.dirichlet(np.ones(3), (6, 60)), rng.integers(0, 3, 60), rng.random((3, 60)) < 0.5
+    made: list[object] = []
+
+    def classifier() -> LogisticRegression:
+        made.append(None)
+        return LogisticRegression()
+
+    together = shokri(tables[:3], tables[3:], halves, labels, classifier=classifier)
+    assert len(made) == 3  # one for each class, not for each target
+    alone = [shokri(table, tables[3:], halves, labels, classifier=LogisticRegression) for table in tables[:3]]
+    np.testing.assert_allclose(together, np.stack(alone))
+    with pytest.raises(InvalidArgument, match="not among the shadow models"):
+        shokri(tables[2:4], tables[3:], halves, labels, classifier=LogisticRegression)
+
+
 def test_shokri_has_a_default_network() -> None:
     rng = np.random.default_rng(13)
     table = rng.dirichlet(np.ones(2), (3, 40))

@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("torch")
 
 FOLDER = Path(__file__).resolve().parents[2] / "reproductions"
-NOT_SCRIPTS = {"common", "run_all", "scattering"}  # the last has tests of its own
+# Scattering has tests of its own.
+NOT_SCRIPTS = {"common", "jobs", "membership_runs", "run_all", "run_jobs", "scattering"}
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in NOT_SCRIPTS)
 QUICK = {"gradient_descent", "report_recipe"}  # the others take 2 to 12 seconds each
 
@@ -134,6 +135,41 @@ def test_a_missed_target_says_so(common: ModuleType) -> None:
     assert "92 (missed)" in common.table([row])
     assert "92 (met)" in common.table([common.Row("softmax", "mnist", "76 at 2", 92.0, 2.0, [91.9, 92.5], 1.0)])
     assert "not private" in common.table([common.Row("plain", "mnist", "", None, math.inf, [99.0], 1.0)])
+
+
+def test_jobs_have_names_of_their_own_and_the_important_ones_go_first(common: ModuleType) -> None:
+    runner = importlib.import_module("run_jobs")
+    listed = runner.all_jobs(common.Settings())
+    assert len({job.key for job in listed}) == len(listed)
+    assert {job.script for job in listed} == set(importlib.import_module("jobs").JOB_SCRIPTS)
+    first = [runner.next_job(listed, "cuda"), runner.next_job(listed, "cpu")]
+    assert [job.large for job in first] == [True, False]
+    assert {job.rank for job in first} == {0}
+    assert not [job for job in first if job in listed]
+
+
+def test_a_torn_line_and_a_failed_job_are_not_results(common: ModuleType, tmp_path: Path) -> None:
+    jobs = importlib.import_module("jobs")
+    one, two, three = (jobs.Job(script="sweeps", name=name, arguments={}, rank=0) for name in ("a", "b", "c"))
+    lines = [{"hush": "1"}, {"job": one.key, "result": {"accuracy": 1.0}}, {"job": two.key, "error": "no GPU"}]
+    (tmp_path / "jobs.jsonl").write_text("\n".join([*map(json.dumps, lines), '{"job": "sweeps/c", "resu']))
+    results = jobs.read([tmp_path / "jobs.jsonl"])
+    assert results.several([one, two, three]) == [{"accuracy": 1.0}]
+    assert jobs.missing([one, two, three], results).endswith("2 of 3 jobs: b, c.")
+
+
+def test_noise_of_every_way_keeps_to_its_budget(common: ModuleType) -> None:
+    """Basic and advanced composition count epochs, in which a record is once; RDP counts samples; PLD agrees below."""
+    runs = importlib.import_module("membership_runs")
+    size, epochs, steps = 2505, 100, 1252
+    for way in runs.WAYS:
+        noise = runs.plan_of(way, 10.0, size, epochs, steps)["noise_multiplier"]
+        step = runs.GaussianEvent(noise)
+        event = runs.SelfComposedEvent(step, epochs)
+        if way == "RDP":
+            event = runs.SelfComposedEvent(runs.PoissonSampledEvent(step, runs.BATCH / size), steps)
+        spent = runs.PldAccountant().compose(event).epsilon(common.DELTA)
+        assert 0.05 < spent <= 10.0, way
 
 
 def test_stored_results_are_of_whole_runs() -> None:

@@ -287,7 +287,9 @@ def _imputed_by_class(
 ) -> Integers:
     """Impute from the other columns and the class, which the attacker knows as well."""
     num_classes = int(max(known[1].max(), missing[1].max())) + 1
-    with_class = (np.hstack([np.delete(x, column, axis=1), np.eye(num_classes)[labels]]) for x, labels in (known, missing))
+    with_class = (
+        np.hstack([np.delete(x, column, axis=1), np.eye(num_classes)[labels]]) for x, labels in (known, missing)
+    )
     known_x, missing_x = with_class
     return impute(known_x, known_values, missing_x, num_values=num_values)
 
