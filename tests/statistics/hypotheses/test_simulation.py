@@ -13,7 +13,7 @@ from scipy.stats import beta
 
 from hush.randomness import TestSource
 from hush.statistics import Block, GaussianNoise, LaplaceNoise, plan_noise
-from hush.statistics.hypotheses.simulation import RowValues, NoiseModel, p_value, totals_of
+from hush.statistics.hypotheses.simulation import NoiseModel, RowValues, p_value, totals_of
 
 
 @pytest.mark.parametrize("whole", [False, True])

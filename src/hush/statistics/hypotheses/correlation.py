@@ -16,7 +16,7 @@ from hush.statistics.columns import as_floats
 from hush.statistics.hypotheses.means import public_bounds
 from hush.statistics.hypotheses.release import NoisyTotals, ReleaseTerms
 from hush.statistics.hypotheses.result import HypothesisResult
-from hush.statistics.hypotheses.simulation import RowValues, NoiseModel, p_value, totals_of
+from hush.statistics.hypotheses.simulation import NoiseModel, RowValues, p_value, totals_of
 from hush.statistics.moments import unit_weights
 from hush.statistics.noise.release import NoiseKind
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.statistics.hypotheses.simulation import RowValues, NoiseModel, totals_of
+from hush.statistics.hypotheses.simulation import NoiseModel, RowValues, totals_of
 
 Floats = NDArray[np.float64]
 
