@@ -15,7 +15,7 @@ that they are noise and nothing else. Where a peer has two kinds of noise, the s
 whole numbers, for the sake of OpenDP, whose sums of floats have more noise. A file of this name would hide the standard
 library's module from its neighbours; it gives them that one. Writes benchmarks/results/statistics.json.
 
-    make benchmark-statistics          # or: python benchmarks/statistics.py [--quick]
+    make benchmark-statistics          # or: python benchmarks/statistics.py [--quick] [--alone]
 """
 
 from __future__ import annotations
@@ -406,11 +406,15 @@ def main() -> None:
     """Run, tell, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small table, few repetitions, nothing written")
+    parser.add_argument("--alone", action="store_true", help="hush and plain DuckDB only, nothing written")
     options = parser.parse_args()
+    if options.alone:
+        PEERS.clear()
     results = run(options.quick)
     tell(results)
-    if options.quick:
-        print("\nA quick run: too little for the bars to mean much. Nothing written.")
+    if options.quick or options.alone:
+        why = "A quick run: too little for the bars to mean much." if options.quick else "Without the peers."
+        print(f"\n{why} Nothing written.")
         return
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")

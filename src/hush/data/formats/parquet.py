@@ -78,14 +78,14 @@ class ParquetFile:
         texts = [column for column, declared in zip(self.columns, self.types, strict=True) if declared == "VARCHAR"]
         connection.execute(f"CREATE TEMP TABLE {table} (place INTEGER, line BIGINT)")
         items = {}
-        for place, column in enumerate(texts):
+        for index, column in enumerate(texts):
             name = quote_name(column)
             connection.execute(
-                f"INSERT INTO {table} SELECT {place}, {_ROW_NUMBER} FROM {self._reading('replace')} AS a "
+                f"INSERT INTO {table} SELECT {index}, {_ROW_NUMBER} FROM {self._reading('replace')} AS a "
                 f"JOIN {self._reading('ignore')} AS b USING ({_ROW_NUMBER}) WHERE a.{name} <> b.{name}"
             )
-            places = f"(SELECT line FROM {table} WHERE place = {place})"
-            items[column] = f"CASE WHEN {_ROW_NUMBER} NOT IN {places} THEN {name} END"
+            lines = f"(SELECT line FROM {table} WHERE place = {index})"
+            items[column] = f"CASE WHEN {_ROW_NUMBER} NOT IN {lines} THEN {name} END"
         reading = self._reading("replace")
         if self._milliseconds:
             moments = f"{table}_moments"

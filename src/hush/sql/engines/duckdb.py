@@ -239,10 +239,10 @@ class DuckDBEngine:
                     raise
                 for number, name in enumerate(self._parquet):
                     if name in strict:
-                        places = f"hush_not_text_{number}"
-                        self._connection.execute(f"DROP TABLE IF EXISTS temp.{places} CASCADE")
+                        listed = f"hush_not_text_{number}"
+                        self._connection.execute(f"DROP TABLE IF EXISTS temp.{listed} CASCADE")
                         self._view(
-                            name, self._parquet[name].tolerant_query(self._connection, places, self._row_number(name))
+                            name, self._parquet[name].tolerant_query(self._connection, listed, self._row_number(name))
                         )
                         self._tolerant.add(name)
                 return statement()

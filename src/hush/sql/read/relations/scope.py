@@ -125,5 +125,5 @@ def shortened(names: Sequence[str]) -> str:
     >>> print(shortened(["who", "Total spend", "2024-05"]))
     who, "Total spend", "2024-05"
     """
-    written = [name if _PLAIN_NAME.fullmatch(name) else quote_name(name) for name in names]
-    return shorten(", ".join(written), 300, placeholder=" ...")
+    spellings = [name if _PLAIN_NAME.fullmatch(name) else quote_name(name) for name in names]
+    return shorten(", ".join(spellings), 300, placeholder=" ...")
