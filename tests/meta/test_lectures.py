@@ -119,6 +119,7 @@ def test_every_item_has_a_mark_and_lines_or_a_reason(name: str) -> None:
     assert complaints((DOCS / f"{name}.md").read_text(encoding="utf-8"), NUM_ITEMS[name]) == []
 
 
+@pytest.mark.slow  # 40 seconds of CPU, for lines whose subjects have quick tests of their own
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
 def test_lines_run(path: Path) -> None:
     """Random numbers: each page draws from a `TestSource`, or prints what holds for almost every draw (fixed key)."""
