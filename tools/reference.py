@@ -20,6 +20,7 @@ MODULES = (
     "hush",
     "hush.sql",
     "hush.statistics",
+    "hush.statistics.hypotheses",
     "hush.training",
     "hush.training.scattering",
     "hush.estimators",
