@@ -70,6 +70,10 @@ class Results:
         record = self.records.get(job.key)
         return None if record is None else record["result"]
 
+    def made_here(self, job: Job) -> bool:
+        """Say whether a job ran on the machine that the page names."""
+        return bool(self.records[job.key].get("cpu", "") == self.machine.get("cpu", ""))
+
     def several(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         """Return the results of those that have run."""
         return [result for job in jobs if (result := self.of(job)) is not None]
@@ -131,8 +135,8 @@ def missing(jobs: Sequence[Job], results: Results) -> str:
     names = [job.name for job in jobs if job.key not in results.records]
     if not names:
         return ""
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return f"Not run, for want of time: {len(names)} of {len(jobs)} jobs: {shown}."
+    shown = "; ".join(names[:6]) + (f"; and {len(names) - 6} more" if len(names) > 6 else "")
+    return f"Not run, for want of time, {len(names)} of {len(jobs)} jobs: {shown}."
 
 
 def speed_remark(jobs: Sequence[Job], results: Results, words: str) -> str:

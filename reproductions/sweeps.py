@@ -120,8 +120,11 @@ def remarks(settings: Settings, results: Results) -> list[str]:
     named = [job for job in listed if job.name.startswith("noise scale")]
     after = {batch: _rdp(batch, EPOCHS) for batch in IN_REPORT}
     words = ", ".join(f"{after[batch]:.1f} for batches of {batch} (there {IN_REPORT[batch]:g})" for batch in IN_REPORT)
+    elsewhere = [job for job in listed if job.key in results.records and not results.made_here(job)]
+    other = f"{len(elsewhere)} runs were made before on another machine (the clip norm's)." if elsewhere else ""
     lines = [
-        "Seeds where the report has one run; the clip norm's sweep is 20 epochs. Fashion-MNIST's split is our own.",
+        "Curves are means over the seeds, with their standard deviation; the clip norm is varied for 20 epochs. "
+        f"Fashion-MNIST's split is our own. {other}".strip(),
         f"Epsilon after 50 epochs at sigma 0.7 by a Renyi accountant, as in the report's figure 3: {words}.",
         missing(listed, results),
         speed_remark(named, results, "softmax regression on pixels, batches of 600"),
