@@ -70,10 +70,6 @@ class Results:
         record = self.records.get(job.key)
         return None if record is None else record["result"]
 
-    def made_here(self, job: Job) -> bool:
-        """Say whether a job ran on the machine that the page names."""
-        return bool(self.records[job.key].get("cpu", "") == self.machine.get("cpu", ""))
-
     def several(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         """Return the results of those that have run."""
         return [result for job in jobs if (result := self.of(job)) is not None]
@@ -137,6 +133,13 @@ def missing(jobs: Sequence[Job], results: Results) -> str:
         return ""
     shown = "; ".join(names[:6]) + (f"; and {len(names) - 6} more" if len(names) > 6 else "")
     return f"Not run, for want of time, {len(names)} of {len(jobs)} jobs: {shown}."
+
+
+def elsewhere(jobs: Sequence[Job], results: Results) -> str:
+    """Say which jobs ran on another machine than the page names; nothing, if none did."""
+    cpu = results.machine.get("cpu", "")
+    names = [job.name for job in jobs if results.records.get(job.key, {"cpu": cpu}).get("cpu", cpu) != cpu]
+    return f"Run on the CPU of another machine: {'; '.join(names)}." if names else ""
 
 
 def speed_remark(jobs: Sequence[Job], results: Results, words: str) -> str:

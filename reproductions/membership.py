@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from common import DELTA, Row, Settings, figure, here, main, mark
-from jobs import Job, Results, missing, run_here, speed_remark
+from jobs import Job, Results, elsewhere, missing, run_here, speed_remark
 from membership_runs import MODELS, SIZES, imputation, once, split
 
 from hush import Guarantee
@@ -118,7 +118,7 @@ def _in_table(job: Job) -> bool:
 def remarks(settings: Settings, results: Results) -> list[str]:
     """Say what was changed, what is missing, and how long steps took."""
     listed = jobs(settings)
-    lines = [*findings(results), CHANGED, missing(listed, results)]
+    lines = [*findings(results), CHANGED, missing(listed, results), elsewhere(listed, results)]
     for data in RANKS:
         for model in MODELS:
             timed = [job for job in listed if job.arguments["data"] == data and job.arguments["model"] == model]
