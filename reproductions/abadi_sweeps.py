@@ -55,7 +55,7 @@ PLAIN = ("projected", "pixels")
 REFERENCE = "reference"
 SHORTENED = (
     "Shorter than the paper: noise levels run for 100 epochs; sweeps for 20 at a noise that spends epsilon 2 (the "
-    "noise level's sweep: until epsilon 2 is spent, 50 epochs at most). There are 3 runs where the paper averages 10."
+    "noise level's sweep: until epsilon 2 is spent, 50 epochs at most). The paper averages 10 runs of each."
 )
 
 

@@ -131,8 +131,15 @@ def missing(jobs: Sequence[Job], results: Results) -> str:
     names = [job.name for job in jobs if job.key not in results.records]
     if not names:
         return ""
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return f"Not run, for want of time: {len(names)} of {len(jobs)} jobs: {shown}."
+    shown = "; ".join(names[:6]) + (f"; and {len(names) - 6} more" if len(names) > 6 else "")
+    return f"Not run, for want of time, {len(names)} of {len(jobs)} jobs: {shown}."
+
+
+def elsewhere(jobs: Sequence[Job], results: Results) -> str:
+    """Say which jobs ran on another machine than the page names; nothing, if none did."""
+    cpu = results.machine.get("cpu", "")
+    names = [job.name for job in jobs if results.records.get(job.key, {"cpu": cpu}).get("cpu", cpu) != cpu]
+    return f"Run on the CPU of another machine: {'; '.join(names)}." if names else ""
 
 
 def speed_remark(jobs: Sequence[Job], results: Results, words: str) -> str:

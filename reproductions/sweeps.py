@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from common import DELTA, Row, Settings, accuracy, figure, here, linear, load, main, mark, sgd, train
-from jobs import Job, Results, missing, run_here, speed_remark
+from jobs import Job, Results, elsewhere, missing, run_here, speed_remark
 
 from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, RdpAccountant
 from hush.training import MovingAverage
@@ -121,9 +121,11 @@ def remarks(settings: Settings, results: Results) -> list[str]:
     after = {batch: _rdp(batch, EPOCHS) for batch in IN_REPORT}
     words = ", ".join(f"{after[batch]:.1f} for batches of {batch} (there {IN_REPORT[batch]:g})" for batch in IN_REPORT)
     lines = [
-        "Seeds where the report has one run; the clip norm's sweep is 20 epochs. Fashion-MNIST's split is our own.",
+        "Curves are means over the seeds, with their standard deviation; the clip norm is varied for 20 epochs. "
+        "Fashion-MNIST's split is our own.",
         f"Epsilon after 50 epochs at sigma 0.7 by a Renyi accountant, as in the report's figure 3: {words}.",
         missing(listed, results),
+        elsewhere(listed, results),
         speed_remark(named, results, "softmax regression on pixels, batches of 600"),
     ]
     return [line for line in lines if line]
