@@ -310,7 +310,7 @@ class Adaptive(Clipping):
     0.905
     >>> by_layer = Adaptive(clip_norm=1.0, groups=PerLayer()).moved([1.0, 0.0], [0.6, 0.8])
     >>> [round(threshold, 3) for threshold in by_layer.groups.thresholds], round(by_layer.clip_norm, 3)
-    ([0.543, 0.884], 1.037)
+    ([0.543, 0.884], 1.038)
     """
 
     quantile: float = 0.5
