@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import Row, Settings, figure, main
+from common import Row, Settings, figure, main, mark
 from scipy.stats import binom
 
 from hush.randomness import TestSource
@@ -267,6 +267,7 @@ def powers(settings: Settings) -> list[Row]:
             for name, (sizes, curve) in curves.items():
                 axis.plot(sizes, [row.mean for row in curve], label=name)
             axis.set_xscale("log")
+            mark(axis, next(iter(curves.values()))[0])
             axis.set_xlabel("people")
             axis.legend(fontsize=7)
         axes[0].set_ylabel("power at 5 %, in %")
