@@ -35,8 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="test a hypothesis privately: A/B tests, tables, correlation",
         description="Test a hypothesis about a file of personal data, with differential privacy. The p-value accounts "
         "for the noise as well as for chance. Columns with --keys are categories, columns with --bounds are numbers: "
-        "this decides between tests of proportions (two outcomes), of independence, of means and of correlation. Without "
-        "--between, --shares tests whether the outcome has these shares.",
+        "this decides between tests of proportions (two outcomes), of independence, of means and of correlation. "
+        "Without --between, --shares tests whether the outcome has these shares.",
         epilog="Example: hush test people.csv --between arm --outcome converted --keys arm=a,b --keys "
         "converted=no,yes --unit user_id --epsilon 0.5. Before spending: hush test --power 0.10,0.12 --sizes 4000,4000 "
         "--epsilon 0.5 reads no data.",
