@@ -42,7 +42,9 @@ def _verdict(epsilon: float, delta: float, num_units: int) -> str:
         return "unbounded: nothing is guaranteed."
     # Group privacy: all units together can change the odds of any result by e^(n epsilon) only.
     if epsilon * num_units <= 1:
-        return f"{epsilon:.3g} is useless: it is at most 1 over the number of units, so the result depends on no data."
+        return (
+            f"{epsilon:.3g} is useless: at most 1 over the number of units, so the result hardly depends on the data."
+        )
     return f"{epsilon:.3g} {_kind(epsilon)}. A guess about one unit {_odds(epsilon, delta)}."
 
 

@@ -120,8 +120,8 @@ def transfer_width(epsilon: float, delta: float, failure: float, sample_width: C
     t = tanh(epsilon / 2) + 2 delta' / (e^epsilon + 1), and as much for beliefs that are too low.
 
     Args:
-        epsilon: Of everything released together, under replacement of a record.
-        delta: Likewise.
+        epsilon: The epsilon of everything released together, under replacement of a record.
+        delta: The delta of everything released together.
         failure: The probability with which the bound may fail.
         sample_width: Returns how far all answers are from the data's means, except with a given probability.
     """

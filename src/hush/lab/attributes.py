@@ -3,7 +3,7 @@
 - `attack_attribute` attacks a model with a data set: one call from records and their classes to accuracies.
 - `infer_attribute` is the same attack, of Yeom et al., on losses that you have computed. Both return an
   `AttributeInference` with intervals for its advantage.
-- `impute` makes the same guess from other records alone. Most of what looks like inference is imputation.
+- `impute` makes the same guess from other records alone. Most apparent attribute inference is imputation.
 """
 
 from __future__ import annotations

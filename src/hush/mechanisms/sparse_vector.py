@@ -151,7 +151,7 @@ class ThresholdSession:
         if not self.remaining > 0:
             raise BudgetExceeded(
                 f"count={self.mechanism.count} positive answers were given: the session is over",
-                "A new one costs epsilon once more",
+                "A new session costs epsilon again",
             )
         grid, scales = self.mechanism._grid, self.mechanism._scales
         limit = self._threshold if threshold is None else self._public(threshold)

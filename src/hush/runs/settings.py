@@ -176,8 +176,8 @@ class Settings:
         group=MODEL, metavar="B", label="expected batch size", check=check_count, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     max_batch_size: int | None = option(
-        None, help="the largest number of units in a step; of a larger sample, a random part is kept", group=MODEL,
-        metavar="B", label="largest batch size", check=check_count, commands=("train", "plan"),
+        None, help="the largest number of units in a step; a larger sample is cut to a random part of this size",
+        group=MODEL, metavar="B", label="largest batch size", check=check_count, commands=("train", "plan"),
     )  # fmt: skip
     learning_rate: float | None = option(
         None, help="the learning rate of SGD at the start", unset="it follows from epsilon and the number of units",

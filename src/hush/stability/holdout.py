@@ -50,9 +50,9 @@ class ReusableHoldout:
 
     A held-out set that is reused becomes a second training set: models chosen by it fit it by chance, and adaptive data
     analysis turns into p-hacking. Here, an answer is the mean over the *training* rows, as long as the holdout's mean
-    is within ``tolerance`` of it, up to noise. Only if they differ, and at most ``max_overfits`` times, the holdout's
-    mean is released, with noise. So the answers reveal little about any row of the holdout, and it stays representative
-    of the population.
+    is within ``tolerance`` of it, up to noise. Only if they differ, and at most ``max_overfits`` times, is the
+    holdout's mean released, with noise. So the answers reveal little about any row of the holdout, and it stays
+    representative of the population.
 
     Use it to compare many models, features or thresholds on some thousand rows. With ``delta`` > 0, twice as many rows
     pay for four times as many overfits (`most_overfits`); with delta = 0, for twice as many. `explain` says what is
@@ -128,7 +128,10 @@ class ReusableHoldout:
         far and of those to come. What `proven_width` proves gets weaker accordingly.
         """
         if self._process != os.getpid():
-            raise Unsupported("a holdout of another process: both would go on", "Share answers, not the holdout")
+            raise Unsupported(
+                "a holdout that belongs to another process: each would answer separately",
+                "Share answers, not the holdout",
+            )
         with self._lock:
             receipt = self._charge()
             self._times, self.receipt, self._num_released = self._times + 1, receipt, 0
@@ -194,8 +197,8 @@ class ReusableHoldout:
         with self._lock:  # no other thread may ask between the check and the count
             if not self.remaining > 0:  # before the query touches the holdout
                 raise BudgetExceeded(
-                    f"max_overfits={self._noise.max_overfits}: the holdout's mean was released as often",
-                    "reopen() goes on with the same rows, and costs epsilon once more; new rows cost nothing",
+                    f"max_overfits={self._noise.max_overfits}: the holdout's mean has been released that often",
+                    "reopen() continues with the same rows and costs epsilon again; new rows cost nothing",
                 )
             holdout_mean = mean_of(safe_row_values(query, self._holdout, self._sizes[1]), self._sizes[1])
             return self._compare(training_mean, holdout_mean)

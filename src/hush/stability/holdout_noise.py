@@ -41,8 +41,8 @@ class HoldoutNoise:
 
     Attributes:
         num_rows: The number of held-out rows.
-        epsilon: Of all answers together, under replacement of one row.
-        delta: Likewise.
+        epsilon: The epsilon of all answers together, under replacement of one row.
+        delta: The delta of all answers together.
         max_overfits: How often the holdout's mean may be released.
         tolerance: How far two means may differ.
         threshold: Compares, in one of ``num_sessions`` sessions.

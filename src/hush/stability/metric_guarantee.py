@@ -20,8 +20,8 @@ class MetricGuarantee:
     """Metric privacy (d-privacy): P[M(x) in S] <= e^(epsilon_per_unit (d(x, y) + resolution)) P[M(y) in S].
 
     Values that are close are hidden among each other, and values far apart are not. For locations this is
-    geo-indistinguishability. Read the other way, it is individual fairness: whatever is decided by the release alone
-    treats people alike who are alike in the metric (`max_difference`).
+    geo-indistinguishability. Read the other way, it is individual fairness: decisions based on the release alone treat
+    people alike who are alike in the metric (`max_difference`).
 
     >>> claim = MetricGuarantee(epsilon_per_unit=0.01, metric="Euclidean distance", unit="m")
     >>> print(claim)

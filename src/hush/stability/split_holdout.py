@@ -28,7 +28,7 @@ class SplitHoldout:
         num_queries: The number of questions, fixed in advance.
 
     Guarantee:
-        None of privacy. With the stated confidence, all answers are within `width` of the population's means.
+        No privacy. With the stated confidence, all answers are within `width` of the population's means.
 
     Assumes:
         The rows are independent draws from the population, in an order that does not depend on their values (the

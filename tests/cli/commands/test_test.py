@@ -36,10 +36,11 @@ def answer(capsys: pytest.CaptureFixture[str], *words: Any) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.usefixtures("fixed_key")
 def test_declarations_choose_the_test(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rates = answer(capsys, people, *RATE, *SPEND)
     assert rates["hypothesis"] == "the outcome is equally frequent in all groups"
-    # Fixed by the test's name: the true difference is 1/3 - 1/5; with 600 in each group its error is some 0.03.
+    # Fixed key: the true difference is 1/3 - 1/5; with 600 in each group its error is some 0.03.
     assert rates["low"] < 1 / 3 - 1 / 5 < rates["high"]
     assert rates["guarantee"]["epsilon"] == 1.0
     assert rates["guarantee"]["unit"] == "user"

@@ -101,7 +101,7 @@ def _plain(event: Event, relation: Relation, unit: Unit, around: _Surroundings) 
         if size > 1 and (around.is_divided or _divides(event.event, size)):
             raise Unsupported(
                 f"{event.event.kind}: stated per {event.unit}, within samples or parts: these hold some members of a "
-                "group and not others, so what is stated for all of them together does not tell the cost",
+                "group and not others, so a statement about the whole group does not determine the cost",
                 "State the mechanism for a single unit, and give the accountant the group as its unit",
             )
         if around.may_be_missing and event.relation is not Relation.ADD_OR_REMOVE:

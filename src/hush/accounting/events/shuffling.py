@@ -14,7 +14,7 @@ from hush.errors import check_instance
 class ShuffledEvent(Event):
     """``event`` on every person's record by itself; the reports are then released in a random order.
 
-    This is the shuffled model: reports that nobody can tell apart by their senders hide each other. The guarantee is
+    This is the shuffled model: reports that cannot be traced to their senders hide each other. The guarantee is
     against those who see the shuffled reports only. Against the shuffler, and whoever it colludes with, you have the
     guarantee of the local ``event``, no more.
 

@@ -12,7 +12,7 @@ from hush.errors import InvalidArgument, check_epsilon
 def yeom(losses: ArrayLike, *, mean_train_loss: float | None = None) -> Floats:
     """Return scores from losses: members tend to have a low loss.
 
-    The simplest membership inference of all.
+    This is the simplest membership inference attack.
 
     >>> yeom([0.1, 2.0], mean_train_loss=0.5).tolist()
     [1.0, 0.0]

@@ -331,7 +331,7 @@ def _add_safekeeping(actions: Any) -> None:
         "--key",
         metavar="FILE",
         type=Path,
-        help="with --anchors: add an anchor of the restored ledger, so that no other copy can",
+        help="with --anchors: add an anchor of the restored ledger; no other copy can add one afterwards",
     )
     restore.add_argument(
         "--force", action="store_true", help="restore even if charges may have been made since, which are lost"

@@ -1,7 +1,7 @@
 """`hush test`: a private test of a hypothesis, whose p-value counts the noise.
 
-What is declared decides which test is run: keys make a column one of categories, bounds make it one of numbers. No
-value of the data has a say in it.
+What is declared decides which test is run: keys make a column one of categories, bounds make it one of numbers. The
+data have no influence on it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "test",
         help="test a hypothesis privately: A/B tests, tables, correlation",
-        description="Test a hypothesis about a file of personal data, with differential privacy. The p-value counts "
-        "the noise as well as chance. Columns with --keys are categories, columns with --bounds are numbers: this "
-        "decides between tests of proportions (two outcomes), of independence, of means and of correlation. Without "
-        "--between, --shares tests whether the outcome has these shares.",
+        description="Test a hypothesis about a file of personal data, with differential privacy. The p-value accounts "
+        "for the noise as well as for chance. Columns with --keys are categories, columns with --bounds are numbers: "
+        "this decides between tests of proportions (two outcomes), of independence, of means and of correlation. "
+        "Without --between, --shares tests whether the outcome has these shares.",
         epilog="Example: hush test people.csv --between arm --outcome converted --keys arm=a,b --keys "
         "converted=no,yes --unit user_id --epsilon 0.5. Before spending: hush test --power 0.10,0.12 --sizes 4000,4000 "
         "--epsilon 0.5 reads no data.",
@@ -45,13 +45,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--between", metavar="COLUMN", help="the groups to compare, or the other column")
     parser.add_argument("--outcome", metavar="COLUMN", help="the column to compare")
     parser.add_argument(
-        "--unit", metavar="COLUMN", help="the column that identifies a person; or the word row, if each row is another"
+        "--unit",
+        metavar="COLUMN",
+        help="the column that identifies a person; or the word row, if each row is a different person",
     )
     _add_declarations(parser)
     cost = parser.add_argument_group("the cost of the test")
     cost.add_argument("--epsilon", type=float, required=True, help="the privacy budget of the test")
     cost.add_argument("--delta", type=float, default=0.0, help="for Gaussian noise (default: 0)")
-    cost.add_argument("--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error")
+    cost.add_argument(
+        "--noise", choices=list(NOISES), help="the kind of noise; if omitted, the one with the smaller error"
+    )
     cost.add_argument("--confidence", type=float, default=0.95, help="confidence of the interval (default: 0.95)")
     add_charging(parser)
     _add_power(parser)
@@ -65,8 +69,8 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         "--keys",
         action="append",
         metavar="COLUMN=A,B,...",
-        help="the categories of a column; rows with others are left out; may be repeated. Of two outcomes, the share "
-        "of the second is compared",
+        help="the categories of a column; rows with other values are left out; may be repeated. With "
+        "two outcomes, the share of the second is compared",
     )
     group.add_argument(
         "--bounds",
@@ -74,15 +78,15 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN=LOW:HIGH",
         help="the range that the numbers of a column are clamped to; may be repeated",
     )
-    group.add_argument("--shares", metavar="A=0.5,B=0.5", help="the shares of the outcome that are tested")
+    group.add_argument("--shares", metavar="A=0.5,B=0.5", help="the share of each outcome under the hypothesis")
 
 
 def _add_power(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("power, before spending", "These read no data, and cost nothing.")
+    group = parser.add_argument_group("power, before spending", "These options read no data and cost nothing.")
     group.add_argument("--power", metavar="A,B,...", help="the rates, or means, that the test should tell apart")
     group.add_argument("--sizes", metavar="N,N,...", help="how many people there are in each group")
     group.add_argument("--stds", metavar="S,S,...", help="for means: the standard deviations; needs --bounds")
-    group.add_argument("--level", type=float, default=0.05, help="the p-value that counts (default: 0.05)")
+    group.add_argument("--level", type=float, default=0.05, help="the significance level (default: 0.05)")
 
 
 def run(options: argparse.Namespace) -> None:

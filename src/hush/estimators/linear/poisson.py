@@ -52,7 +52,7 @@ class PrivatePoissonRegression(SufficientStatistics):
 
     Attributes:
         coef_: Weights of the features, for the logarithm of the rate.
-        intercept_: Intercept, of the same.
+        intercept_: Intercept, on the same scale.
         n_features_in_: Number of features in X.
         feature_names_in_: Names of the features, if X has them.
         guarantee_: Privacy guarantee of this fit.

@@ -1,4 +1,4 @@
-"""What lecture notes explain and no one should release: a module for each idea.
+"""Ideas of lecture notes, for teaching and not for releases: a module for each idea.
 
 - `local_sensitivity`: the change from one dataset, why noise must not follow it, and sensitivities seen on random data.
 - `graphs`: smooth sensitivity, on the triangles of a graph.

@@ -7,7 +7,7 @@ later steps also hides earlier ones: for convex, smooth losses the cost stops gr
 and `sample_posterior` is the sampler of the lecture notes with its guarantee.
 
 It is for teaching: noise and sums are floating-point numbers, and hush cannot check that a loss is convex and smooth.
-The sampler's loss is, by construction. Minibatches and clipping that cuts off anything are outside of the theorem.
+The sampler's loss is, by construction. The theorem covers neither minibatches nor clipping that shortens any gradient.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def sample_posterior(
     temperature: float = 1.0,
     rng: int | np.random.Generator,
 ) -> PosteriorSample:
-    """Return about one sample from the posterior of a logistic regression, by the unadjusted Langevin algorithm.
+    """Return approximately one sample from the posterior of a logistic regression, by the unadjusted Langevin
+    algorithm.
 
     It samples from exp(-U / temperature), U(w) = sum_i log(1 + e^(-y_i <x_i, w>)) + prior_precision |w|^2 / 2. Noise of
     variance 2 lr temperature that makes descent a sampler is also what makes it private.
@@ -139,7 +140,7 @@ def sample_posterior(
         prior_precision: One over the variance of the prior on each weight.
         num_steps: The number of steps.
         delta: The delta of the guarantees.
-        temperature: More of it is more noise: less privacy loss, and a wider posterior.
+        temperature: A higher one means more noise: less privacy loss, and a wider posterior.
         rng: Draws the noise.
 
     Guarantee:

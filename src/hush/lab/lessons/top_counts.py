@@ -21,7 +21,7 @@ __all__ = ["TopCounts", "compare_top_counts"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopCounts:
-    """The mean share of the k largest counts that each way returned.
+    """The mean share of the k largest counts that each method returned.
 
     >>> TopCounts(svt=0.7, exponential=0.8, exponential_with_delta=0.9).exponential
     0.8
@@ -47,7 +47,7 @@ def compare_top_counts(
     rng: int | np.random.Generator,
     source: RandomSource | None = None,
 ) -> TopCounts:
-    """Return how many of the k largest counts each way finds. The counts are treated as known: nothing is private.
+    """Return how many of the k largest counts each method finds. The counts are treated as known: nothing is private.
 
     >>> from hush.randomness import TestSource
     >>> counts = [1000 / rank for rank in range(1, 101)]
@@ -58,8 +58,8 @@ def compare_top_counts(
     Args:
         counts: The counts; one person moves all of them in one direction, each by at most 1.
         k: How many to find.
-        epsilon: The epsilon of each way.
-        delta: The delta of the last way.
+        epsilon: The epsilon of each method.
+        delta: The delta of the last method.
         trials: How often to try.
         rng: The order in which SVT sees the counts.
         source: The source of the noise.

@@ -151,7 +151,7 @@ def measured_excess(
         plan: As for `promised_excess`.
         problem: As for `promised_excess`.
         rows: The features, [n, d].
-        targets: What the loss takes beside the predictions.
+        targets: The second argument of the loss, after the predictions.
         loss: From predictions <x, w> and targets to one convex loss per example.
         source: The source of randomness.
     """

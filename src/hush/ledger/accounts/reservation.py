@@ -177,7 +177,7 @@ class Reserved:
                 "reservation",
                 self.id,
                 "one that was charged all of delta, or the only one so far",
-                "Other charges followed, and their answers may be why it is not run",
+                "Other charges followed, and their answers may have influenced the decision not to run it",
                 "Commit it: it stays charged",
             )
 
@@ -202,7 +202,7 @@ class Reserved:
                 "reservation",
                 self.id,
                 "one of which nothing was released",
-                "The release was begun, and may have shown something, if only by how it failed",
+                "The release was begun and may have revealed something, if only by how it failed",
                 "Resume the run, commit the reservation, or pass --force (force=True) if no one has seen its results",
             )
 

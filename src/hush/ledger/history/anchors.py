@@ -131,7 +131,7 @@ class AnchorFile:
             if [row.hash for row in numbered(read[0].rows)] != [read[0].head]:
                 raise LedgerDamaged(
                     f"The last anchor is of a row {read[0].rows} that this ledger does not have: an older copy, or "
-                    "another copy was used. Nothing was released. Go on with the one that has it"
+                    "another copy was used. Nothing was released. Continue with the copy that has it"
                 )
             return
 

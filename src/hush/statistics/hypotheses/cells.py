@@ -4,8 +4,8 @@ The statistic is Pearson's with the noise in its denominators, the sum over cell
 
     (count - expected)^2 / (expected + noise variance),
 
-which is close to the chi-squared statistic of Kifer & Rogers 2017 for noisy counts: cells where the noise is all there
-is to see weigh little. Its distribution is simulated with the noise.
+which is close to the chi-squared statistic of Kifer & Rogers 2017 for noisy counts: cells that hold little but noise
+weigh little. Its distribution is simulated with the noise.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def independence(
         first: A column.
         second: Another column of the same rows.
         first_keys: The public list of values of the first column. Rows with others are left out.
-        second_keys: That of the second column.
+        second_keys: The public list of values of the second column.
         units: As for `compare_means`.
         epsilon: As for `compare_means`.
         delta: As for `compare_means`.

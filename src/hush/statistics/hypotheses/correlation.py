@@ -59,7 +59,7 @@ def correlation(
         first: A column of numbers. Rows where either number is missing are left out.
         second: Another column of the same rows.
         first_bounds: The public range of the first column.
-        second_bounds: That of the second column.
+        second_bounds: The public range of the second column.
         units: As for `compare_means`.
         epsilon: As for `compare_means`.
         delta: As for `compare_means`.

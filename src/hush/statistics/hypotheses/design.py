@@ -99,9 +99,9 @@ class Design:
 
         Args:
             epsilon: The epsilon of the test.
-            delta: Its delta.
-            noise: Its kind of noise.
-            level: The p-value up to which the hypothesis is rejected.
+            delta: The delta of the test.
+            noise: The kind of noise of the test.
+            level: The significance level: the hypothesis is rejected if p is at most this.
             seed: The seed of the simulation.
         """
         draws = max(_DRAWS, math.ceil(100 / check_probability("level", level)))
@@ -134,8 +134,8 @@ class Design:
         Args:
             power: The power to reach.
             delta: The delta of the test.
-            noise: Its kind of noise.
-            level: The p-value up to which the hypothesis is rejected.
+            noise: The kind of noise of the test.
+            level: The significance level: the hypothesis is rejected if p is at most this.
             largest: The largest epsilon to try.
         """
         check_fraction("power", power)
@@ -168,9 +168,9 @@ class Design:
         Args:
             power: The power to reach.
             epsilon: The epsilon of the test.
-            delta: Its delta.
-            noise: Its kind of noise.
-            level: The p-value up to which the hypothesis is rejected.
+            delta: The delta of the test.
+            noise: The kind of noise of the test.
+            level: The significance level: the hypothesis is rejected if p is at most this.
             largest: The largest factor to try.
         """
         check_fraction("power", power)

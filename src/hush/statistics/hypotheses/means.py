@@ -39,9 +39,9 @@ def compare_means(
 ) -> HypothesisResult:
     """Test whether the means of two or more groups are equal: an A/B test, or an analysis of variance.
 
-    Each unit counts once, by one random row in one random group of its own; the values are clamped to the bounds, and
-    it is the means of clamped values that are compared. For two groups, the estimate is the mean of the second less
-    that of the first. The variances of the groups may differ.
+    Each unit counts once: by one random row, in one of its groups at random. The values are clamped to the bounds, and
+    the test compares the means of the clamped values. For two groups, the estimate is the mean of the second less that
+    of the first. The variances of the groups may differ.
 
     Analysis of variance rather than ranks: sums of bounded values need the noise of one count, hide the number of rows,
     and give the means and an interval, too. The rank test of Couch et al. 2019 takes the number of rows to be public,
@@ -60,8 +60,8 @@ def compare_means(
     Args:
         values: The numbers. Rows with a missing number (NaN) or an unknown group are left out.
         groups: The group of each row.
-        keys: The public list of groups. If they are not public, learn them before, with `statistics.count`, at a cost
-            of its own.
+        keys: The public list of groups. If they are not public, learn them first with `statistics.count`, which has a
+            cost of its own.
         units: The id of the person behind each row; `EachRow()` if each row is about a different person.
         bounds: The public range that values are clamped to.
         epsilon: The cost of the test.
@@ -78,7 +78,7 @@ def compare_means(
 
     Assumes:
         Each person has exactly one id (the caller's duty). The bounds and the groups are public (the caller's duty).
-        For the p-value: units are independent, and chosen by nobody who has seen the data (the caller's duty). The
+        For the p-value: units are independent, and were not chosen by looking at the data (the caller's duty). The
         p-value is simulated from distributions with the means and variances that were estimated; its level is
         measured, not proven (``reproductions/hypothesis_tests.py``).
 
@@ -137,7 +137,7 @@ def compare_proportions(
     (True, True)
 
     Args:
-        outcomes: The outcome of each row. Rows with another one than those of ``outcome_keys`` are left out.
+        outcomes: The outcome of each row. Rows whose outcome is not in ``outcome_keys`` are left out.
         groups: The group of each row.
         keys: The public list of groups.
         outcome_keys: The two public outcomes; the share of the second one is compared.

@@ -27,7 +27,7 @@ class HypothesisResult:
         p_value: The probability, if the hypothesis is true, of noise and data as far from it as these, or further. 1 if
             the noise hides the data.
         statistic: The statistic; larger is further from the hypothesis.
-        estimate: The size of the effect, such as a difference of means; None for tests that have none.
+        estimate: The size of the effect, such as a difference of means; None for tests without one.
         low: The lower end of its confidence interval, which counts noise and chance; None for tests that have none.
         high: The upper end.
         confidence: The confidence of the interval.

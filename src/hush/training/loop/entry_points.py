@@ -74,9 +74,10 @@ def privatize(
         epochs: How many times an example is seen, on average.
         num_steps: The number of steps, instead of epochs.
         physical_batch_size: The number of examples that go through the model at once. It affects memory and speed only.
-        max_batch_size: The largest number of examples in a step, so that all steps have the same shape. Of a larger
-            sample, a random part is kept, which the event accounts for: next to nothing from five standard deviations
-            above ``batch_size`` on. By default, a large sample takes another physical batch.
+        max_batch_size: The largest number of examples in a step, so that all steps have the same shape. A larger sample
+            is cut to a random part of this size, which the event accounts for: the cost is negligible if the limit is
+            at least five standard deviations above ``batch_size``. By default, a large sample takes another physical
+            batch.
         sampling: How batches are drawn, instead of ``batch_size``: such as ``BallsInBins(512)`` or ``InOrder(512)``.
         contribution: What is clipped instead of each example's own gradient, such as ``Augmented(8)``.
         schedule: How noise, clip norm and batch size change over the steps.

@@ -145,10 +145,10 @@ class Poisson(_Sized):
 
     Attributes:
         batch_size: The expected number of units in a batch.
-        max_batch_size: The largest number of units in a step, so that all steps have the same shape. Of a larger
-            sample, so many units are kept, drawn uniformly at random. The event says what that costs
-            (`hush.accounting.events.TruncatedPoissonSampledEvent`): next to nothing from five standard deviations
-            above ``batch_size`` on.
+        max_batch_size: The largest number of units in a step, so that all steps have the same shape. A larger sample is
+            cut to this size, uniformly at random. The event accounts for that
+            (`hush.accounting.events.TruncatedPoissonSampledEvent`): the cost is negligible if the limit is at least
+            five standard deviations above ``batch_size``.
 
     >>> Poisson(10).sample(lambda step: bytes(32), step=0, num_units=100, batch_size=10).tolist()
     [5, 23, 45, 48, 54, 69, 90, 97]

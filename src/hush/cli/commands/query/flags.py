@@ -77,7 +77,9 @@ def _add_cost(parser: argparse.ArgumentParser) -> None:
         "--expected", type=float, metavar="ROWS", help="with --accuracy or --price: roughly how many rows a group has"
     )
     group.add_argument("--delta", type=float, default=0.0, help="needed if the groups are not public (default: 0)")
-    group.add_argument("--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error")
+    group.add_argument(
+        "--noise", choices=list(NOISES), help="the kind of noise; if omitted, the one with the smaller error"
+    )
     group.add_argument(
         "--confidence", type=float, default=0.95, help="confidence of --accuracy and of the intervals (default: 0.95)"
     )
