@@ -140,3 +140,16 @@ def test_rows_of_one_person_are_not_independent() -> None:
         result = compare_proportions(*columns, keys=(0, 1), outcome_keys=(0, 1), source=source, **terms)
         hits += result.p_value <= 0.05
     assert hits <= 7  # 40 * 0.055 = 2.2; with all rows as evidence it would be more than half of them
+
+
+def test_rows_of_one_person_do_not_make_rare_cells_look_frequent() -> None:
+    """A random cell of each person, rather than a random row, would reject every time. Fixed key."""
+    rng, source = np.random.default_rng(3), TestSource(3)
+    hits = np.zeros(2, dtype=int)
+    for _ in range(20):
+        first, second = (rng.random((2, 4000)) < 0.1).astype(int)
+        more: dict[str, Any] = {"units": np.repeat(np.arange(400), 10), "epsilon": 2.0, "num_simulations": 99}
+        table = independence(first, second, first_keys=(0, 1), second_keys=(0, 1), source=source, **more)
+        shares = goodness_of_fit(first, {0: 0.9, 1: 0.1}, source=source, **more)
+        hits += [table.p_value <= 0.05, shares.p_value <= 0.05]
+    assert hits.max() <= 5  # 20 * 0.055 = 1.1

@@ -125,20 +125,21 @@ def _chosen(options: argparse.Namespace) -> Test:
     """Return the test that the declarations choose: a function of the rows and of the settings."""
     if options.outcome is None:
         raise InvalidArgument("outcome", None, "the column to compare")
-    keys = {
-        name: parse_values("keys", text, values)
-        for text in options.keys or ()
-        for name, values in [parse_pair("keys", text, "COLUMN=A,B,...")]
-    }
-    bounds = parse_bounds(options.bounds or [])
+    keys, bounds = _parse_keys(options.keys or []), parse_bounds(options.bounds or [])
     for name in {*keys, *bounds} - {options.outcome, options.between}:
         raise InvalidArgument("keys" if name in keys else "bounds", name, "a column of this test")
     if options.shares is not None:
         if options.between is not None:
             raise InvalidArgument("shares", options.shares, "none with --between", "It tests one column alone")
+        if keys or bounds:
+            raise InvalidArgument(
+                "shares", options.shares, "none with --keys or --bounds", "It names the values itself"
+            )
         return _fit(options.outcome, _parse_shares(options.shares))
     if options.between is None:
         raise InvalidArgument("between", None, "the groups to compare", "Or give --shares, to test one column")
+    if options.between == options.outcome:
+        raise InvalidArgument("between", options.between, "another column than --outcome")
     kinds = _kind(options.between, keys, bounds), _kind(options.outcome, keys, bounds)
     return _OF_KINDS[kinds](options, keys, bounds)
 
@@ -249,12 +250,32 @@ def _with_assumptions(result: HypothesisResult, data: TableData) -> HypothesisRe
     return replace(result, guarantee=replace(result.guarantee, assumptions=assumptions))
 
 
+def _parse_keys(texts: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return the categories of each column of ``COLUMN=A,B,...``: two or more, each named once.
+
+    The tests get codes, which are always distinct.
+    """
+    keys: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, values = parse_pair("keys", text, "COLUMN=A,B,...")
+        if name in keys:
+            raise InvalidArgument("keys", text, f"the column {name} once")
+        keys[name] = parse_values("keys", text, values)
+        if not 2 <= len(keys[name]) == len(set(keys[name])):
+            raise InvalidArgument("keys", text, "two categories or more, each of them once")
+    return keys
+
+
 def _parse_shares(text: str) -> dict[str, float]:
-    """Return the shares of ``A=0.5,B=0.5``."""
-    shares = {}
+    """Return the shares of ``A=0.5,B=0.5``, which `goodness_of_fit` would name by codes in a message."""
+    shares: dict[str, float] = {}
     for part in text.split(","):
         name, share = parse_pair("shares", part.strip(), "A=0.5,B=0.5")
+        if name in shares:
+            raise InvalidArgument("shares", text, f"the value {name} once")
         shares[name] = _numbers("shares", share)[0]
+    if not (len(shares) >= 2 and min(shares.values()) > 0 and abs(sum(shares.values()) - 1) <= 1e-9):
+        raise InvalidArgument("shares", text, "two positive shares or more, which add up to 1")
     return shares
 
 

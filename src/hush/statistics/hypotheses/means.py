@@ -39,8 +39,8 @@ def compare_means(
 ) -> HypothesisResult:
     """Test whether the means of two or more groups are equal: an A/B test, or an analysis of variance.
 
-    Each unit counts once, by one random row in one random group of its own; the values are clamped to the bounds, and
-    it is the means of clamped values that are compared. For two groups, the estimate is the mean of the second less
+    Each unit counts once, by one random row of those that can be used; the values are clamped to the bounds, and it is
+    the means of clamped values that are compared. For two groups, the estimate is the mean of the second less
     that of the first. The variances of the groups may differ.
 
     Analysis of variance rather than ranks: one value moves the ranks of all others, so the test of Kruskal and Wallis
