@@ -212,6 +212,8 @@ def test_refusals_of_one_test() -> None:
         independence([1], [1, 2], first_keys=[1, 2], second_keys=[1, 2], **once)
     with pytest.raises(InvalidArgument, match="^second="):
         correlation([1], [1, 2], first_bounds=(0, 1), second_bounds=(0, 1), **once)
+    with pytest.raises(InvalidArgument, match="^second_bounds="):
+        correlation([1], [1], first_bounds=(0, 1), second_bounds=(1, 0), **once)
     for shares in ({1: 1.0}, {1: 0.5, 2: 0.6}, {1: -0.5, 2: 1.5}, {1: "x", 2: 0.5}, {1: math.nan, 2: 0.5}, [0.5, 0.5]):
         with pytest.raises(InvalidArgument, match="^shares="):
             goodness_of_fit([1], shares, **once)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def correlation(
         source=source,
         budget=budget,
     )
-    limits = public_bounds(first_bounds), public_bounds(second_bounds)
+    limits = public_bounds(first_bounds, "first_bounds"), public_bounds(second_bounds, "second_bounds")
     columns = as_floats("first", first), as_floats("second", second)
     if len(columns[0]) != len(columns[1]):
         raise InvalidArgument("second", type(second).__name__, "as many rows as the first column")

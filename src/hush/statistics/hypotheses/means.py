@@ -212,9 +212,9 @@ def _several(keys: Any) -> tuple[Any, ...]:
     return checked
 
 
-def public_bounds(bounds: Any) -> tuple[float, float]:
-    """Return the bounds, which must be public."""
+def public_bounds(bounds: Any, name: str = "bounds") -> tuple[float, float]:
+    """Return the bounds, which must be public; a message calls them by the name."""
     if isinstance(bounds, LearnBounds):
         advice = "Learn them before, with approximate_bounds, at a cost of their own"
-        raise InvalidArgument("bounds", "LearnBounds()", "a public range for a test", advice)
-    return check_bounds(bounds)
+        raise InvalidArgument(name, "LearnBounds()", "a public range for a test", advice)
+    return check_bounds(bounds, name)
