@@ -189,14 +189,19 @@ def _tested(noisy: NoisyTotals, hypothesis: str, width: float) -> HypothesisResu
 
 
 def _difference(noisy: NoisyTotals, width: float, *, is_hidden: bool) -> tuple[float, float, float]:
-    """Return the difference of two means, and its interval: studentised, by simulation at the estimates."""
+    """Return the difference of two means, and its interval: studentised, by simulation.
+
+    It is simulated at the estimates and, as for the p-value, with a common mean: a small group without a single rare
+    value would otherwise seem to have no variance.
+    """
     if is_hidden:
         return 0.0, -width, width
     observed = group_statistics(noisy.totals, noisy.noise.variance, pooled=False)
     distance, error = observed.difference()
     quantiles = [
         float(np.quantile(studentised_draws(model, noisy.draws, noisy.rng), noisy.confidence))
-        for model in models(noisy.totals, noisy.noise, pooled=False)
+        for pooled in (False, True)
+        for model in models(noisy.totals, noisy.noise, pooled=pooled)
     ]
     value, margin = float(np.clip(distance, -1.0, 1.0)), max(quantiles) * float(error)
     return value * width, max(value - margin, -1.0) * width, min(value + margin, 1.0) * width
