@@ -183,7 +183,7 @@ def _tested(noisy: NoisyTotals, hypothesis: str, width: float) -> HypothesisResu
     statistic = float(observed.heterogeneity())
     is_hidden = not bool(observed.is_seen.all())
     nulls = (null_draws(model) for model in models(noisy.totals, noisy.noise, pooled=True))
-    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng)
+    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng, num_totals=noisy.totals.size)
     interval = _difference(noisy, width, is_hidden=is_hidden) if len(noisy.totals) == 2 else None
     return noisy.result(hypothesis, p, statistic, is_hidden=is_hidden, interval=interval)
 
