@@ -200,7 +200,7 @@ def learned_bounds(rows: Floats, plan: NoisePlan, source: RandomSource) -> Float
 
 
 def resolve_bounds(
-    request: StatisticRequest, numbers: Floats, bounds: tuple[float, float] | LearnBounds
+    request: StatisticRequest, numbers: Floats, bounds: tuple[float, float] | LearnBounds | None
 ) -> tuple[StatisticRequest, tuple[float, float]]:
     """Return the request to release with, and the bounds to clamp to: public ones, or those learned for all groups.
 
