@@ -120,6 +120,12 @@ def test_power_reads_no_data(capsys: pytest.CaptureFixture[str]) -> None:
             ["--outcome", "age", "--shares", "20=0.5,21=0.5", "--bounds", "age=0:9", *SPEND],
             "--shares 20=0.5,21=0.5: expected none with --keys or --bounds",
         ),
+        (
+            ["--outcome", "plan", "--shares", "x=0.5,y=0.5", "--confidence", "0.9", *SPEND],
+            "--confidence 0.9: expected none. Only means and proportions have an interval",
+        ),
+        ([*ARMS, "--outcome", "plan", "--keys", "plan=x,y,z", "--confidence", "0.9", *SPEND], "--confidence 0.9"),
+        ([*RATE, "--confidence", "nan", *SPEND], "--confidence nan: expected a number in (0, 1)"),
         ([*ARMS, "--outcome", "arm", *SPEND], "--between arm: expected another column than --outcome"),
         ([*RATE, "--keys", "arm=a,c", *SPEND], "--keys arm=a,c: expected the column arm once"),
         (

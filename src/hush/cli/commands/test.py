@@ -52,7 +52,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     cost.add_argument("--epsilon", type=float, required=True, help="the privacy budget of the test")
     cost.add_argument("--delta", type=float, default=0.0, help="for Gaussian noise (default: 0)")
     cost.add_argument("--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error")
-    cost.add_argument("--confidence", type=float, default=0.95, help="confidence of the interval (default: 0.95)")
+    cost.add_argument(
+        "--confidence", type=float, help="confidence of the interval of two means or proportions (default: 0.95)"
+    )
     add_charging(parser)
     _add_power(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -135,6 +137,7 @@ def _chosen(options: argparse.Namespace) -> Test:
             raise InvalidArgument(
                 "shares", options.shares, "none with --keys or --bounds", "It names the values itself"
             )
+        _refuse_confidence(options)
         return _fit(options.outcome, _parse_shares(options.shares))
     if options.between is None:
         raise InvalidArgument("between", None, "the groups to compare", "Or give --shares, to test one column")
@@ -142,6 +145,17 @@ def _chosen(options: argparse.Namespace) -> Test:
         raise InvalidArgument("between", options.between, "another column than --outcome")
     kinds = _kind(options.between, keys, bounds), _kind(options.outcome, keys, bounds)
     return _OF_KINDS[kinds](options, keys, bounds)
+
+
+def _confidence(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the confidence, if one was asked for."""
+    return {} if options.confidence is None else {"confidence": options.confidence}
+
+
+def _refuse_confidence(options: argparse.Namespace) -> None:
+    """Refuse a confidence for a test without an interval, before anything is charged."""
+    if options.confidence is not None:
+        raise InvalidArgument("confidence", options.confidence, "none", "Only means and proportions have an interval")
 
 
 def _kind(name: str, keys: dict[str, Any], bounds: dict[str, Any]) -> str:
@@ -163,13 +177,14 @@ def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bound
     from hush.statistics.hypotheses import compare_proportions, independence
 
     groups, outcomes = keys[options.between], keys[options.outcome]
+    if len(outcomes) > 2:
+        _refuse_confidence(options)
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         codes = rows.codes(options.outcome, outcomes), rows.codes(options.between, groups)
         first, second = range(len(outcomes)), range(len(groups))
         if len(outcomes) == 2:
-            more = {**settings, "confidence": options.confidence}
-            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **more)
+            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **settings, **_confidence(options))
         return independence(*codes, first_keys=first, second_keys=second, **settings)
 
     return test
@@ -182,8 +197,7 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         values, codes = rows.floats([options.outcome])[0], rows.codes(options.between, groups)
-        more = {**settings, "confidence": options.confidence}
-        return compare_means(values, codes, keys=range(len(groups)), bounds=limits, **more)
+        return compare_means(values, codes, keys=range(len(groups)), bounds=limits, **settings, **_confidence(options))
 
     return test
 
@@ -191,6 +205,7 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
 def _of_numbers(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
     from hush.statistics.hypotheses import correlation
 
+    _refuse_confidence(options)
     limits = bounds[options.between], bounds[options.outcome]
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
