@@ -147,9 +147,9 @@ def _chosen(options: argparse.Namespace) -> Test:
     return _OF_KINDS[kinds](options, keys, bounds)
 
 
-def _confidence(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the confidence, if one was asked for."""
-    return {} if options.confidence is None else {"confidence": options.confidence}
+def _with_confidence(settings: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings with the confidence, if one was asked for."""
+    return settings if options.confidence is None else {**settings, "confidence": options.confidence}
 
 
 def _refuse_confidence(options: argparse.Namespace) -> None:
@@ -184,7 +184,7 @@ def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bound
         codes = rows.codes(options.outcome, outcomes), rows.codes(options.between, groups)
         first, second = range(len(outcomes)), range(len(groups))
         if len(outcomes) == 2:
-            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **settings, **_confidence(options))
+            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **_with_confidence(settings, options))
         return independence(*codes, first_keys=first, second_keys=second, **settings)
 
     return test
@@ -197,7 +197,9 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         values, codes = rows.floats([options.outcome])[0], rows.codes(options.between, groups)
-        return compare_means(values, codes, keys=range(len(groups)), bounds=limits, **settings, **_confidence(options))
+        return compare_means(
+            values, codes, keys=range(len(groups)), bounds=limits, **_with_confidence(settings, options)
+        )
 
     return test
 
