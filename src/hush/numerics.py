@@ -130,14 +130,14 @@ def number_or_nan(value: Any) -> float:
         return math.nan
 
 
-def check_bounds(bounds: Any) -> tuple[float, float]:
+def check_bounds(bounds: Any, name: str = "bounds") -> tuple[float, float]:
     """Return public bounds as (lower, upper), two finite numbers in this order."""
     try:
         lower, upper = (float(bound) for bound in bounds)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument("bounds", bounds, "a pair of numbers (lower, upper)") from None
+        raise InvalidArgument(name, bounds, "a pair of numbers (lower, upper)") from None
     if not -1e200 < lower < upper < 1e200:
-        raise InvalidArgument("bounds", bounds, "finite numbers, the lower one first")
+        raise InvalidArgument(name, bounds, "finite numbers, the lower one first")
     return lower, upper
 
 

@@ -137,3 +137,8 @@ def test_shares_that_leave_nothing(share: float) -> None:
 def test_bounds_of_totals_are_not_learned() -> None:
     with pytest.raises(InvalidArgument):
         sum_(AGES, **ONCE, total_bounds=LearnBounds())  # type: ignore[arg-type]
+
+
+def test_without_bounds_a_message_says_how_to_learn_them() -> None:
+    with pytest.raises(InvalidArgument, match=r"bounds=None: expected a public range .* pass LearnBounds\(\)"):
+        mean(AGES, **ONCE, bounds=None)  # type: ignore[arg-type]

@@ -200,7 +200,7 @@ def learned_bounds(rows: Floats, plan: NoisePlan, source: RandomSource) -> Float
 
 
 def resolve_bounds(
-    request: StatisticRequest, numbers: Floats, bounds: tuple[float, float] | LearnBounds
+    request: StatisticRequest, numbers: Floats, bounds: tuple[float, float] | LearnBounds | None
 ) -> tuple[StatisticRequest, tuple[float, float]]:
     """Return the request to release with, and the bounds to clamp to: public ones, or those learned for all groups.
 
@@ -209,6 +209,9 @@ def resolve_bounds(
         numbers: The column. NaN is left out, and so are rows without a group.
         bounds: As the caller passed them.
     """
+    if bounds is None:
+        advice = "To learn the range on a share of epsilon, pass LearnBounds()"
+        raise InvalidArgument("bounds", bounds, "a public range (lower, upper)", advice)
     if not isinstance(bounds, LearnBounds):
         return request, check_bounds(bounds)
     learning_epsilon = round_down(request.epsilon * bounds.share)

@@ -108,6 +108,35 @@ def test_power_reads_no_data(capsys: pytest.CaptureFixture[str]) -> None:
         ([*ARMS, *SPEND], "--outcome: expected the column to compare"),
         ([*RATE, "--shares", "no=1", *SPEND], "--shares no=1: expected none with --between"),
         (["--outcome", "plan", "--shares", "x=a", *SPEND], "--shares"),
+        (
+            ["--outcome", "plan", "--shares", "x=0.5,y=0.6", *SPEND],
+            "--shares x=0.5,y=0.6: expected two positive shares",
+        ),
+        (
+            ["--outcome", "plan", "--shares", "x=0.5,y=nan", *SPEND],
+            "--shares x=0.5,y=nan: expected two positive shares",
+        ),
+        (["--outcome", "plan", "--shares", "x=0.5,x=1", *SPEND], "--shares x=0.5,x=1: expected the value x once"),
+        (
+            ["--outcome", "age", "--shares", "20=0.5,21=0.5", "--bounds", "age=0:9", *SPEND],
+            "--shares 20=0.5,21=0.5: expected none with --keys or --bounds",
+        ),
+        (
+            ["--outcome", "plan", "--shares", "x=0.5,y=0.5", "--confidence", "0.9", *SPEND],
+            "--confidence 0.9: expected none. Only means and proportions have an interval",
+        ),
+        ([*ARMS, "--outcome", "plan", "--keys", "plan=x,y,z", "--confidence", "0.9", *SPEND], "--confidence 0.9"),
+        ([*RATE, "--confidence", "nan", *SPEND], "--confidence nan: expected a number in (0, 1)"),
+        ([*ARMS, "--outcome", "arm", *SPEND], "--between arm: expected another column than --outcome"),
+        ([*RATE, "--keys", "arm=a,c", *SPEND], "--keys arm=a,c: expected the column arm once"),
+        (
+            [*ARMS, "--outcome", "plan", "--keys", "plan=x,x,y", *SPEND],
+            "--keys plan=x,x,y: expected two categories or more, each of them once",
+        ),
+        (
+            [*ARMS, "--outcome", "plan", "--keys", "plan=x", *SPEND],
+            "--keys plan=x: expected two categories or more, each of them once",
+        ),
         (["--between", "age", "--outcome", "arm", "--bounds", "age=0:9", "--keys", "arm=a,b", *SPEND], "--between age"),
         ([*RATE, "--unit", "who", "--epsilon", "-1"], "--epsilon -1: expected a finite number > 0"),
         ([*RATE, *SPEND, "--power", "0.1,0.2", "--sizes", "9,9"], "--power 0.1,0.2: expected no data beside it"),

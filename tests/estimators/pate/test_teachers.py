@@ -11,6 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
 from estimators.pate.blobs import LABELS, PUBLIC, TRAIN, pate
+from hush.estimators import OneRowPerUser
+from hush.estimators.pate.rows import private_rows
 from hush.estimators.pate.teachers import assign_rows, vote
 from hush.guarantee import Unit
 from hush.randomness import TestSource
@@ -56,6 +58,21 @@ def test_all_rows_of_a_user_have_one_teacher_and_one_user_moves_one_teacher() ->
     assert all(changed)
     model = pate().fit(TRAIN, LABELS, public=PUBLIC, units=np.arange(2500) // 5)
     assert model.guarantee_.unit == Unit.user()
+
+
+def test_a_user_may_be_stated_to_have_one_row() -> None:
+    model = pate().fit(TRAIN, LABELS, public=PUBLIC, units=OneRowPerUser())
+    assert model.guarantee_.unit == Unit.user()
+    assert "no person has more than one row (the caller's statement)" in model.guarantee_.assumptions
+    assert model.guarantee_.epsilon <= 4.0
+
+
+def test_equal_ids_have_one_teacher_however_they_are_written() -> None:
+    ids = [7, 7.0, np.int64(7), "7", None, float("nan")]
+    private = private_rows(TRAIN[:6], LABELS[:6], ids, np.unique(LABELS), pate())
+    assert len(private.rows) == len(private.labels) == 4  # rows without an id are left out
+    first, second, third, text = private.units
+    assert first == second == third != text
 
 
 def test_a_user_moves_one_vote() -> None:

@@ -140,3 +140,28 @@ def test_rows_of_one_person_are_not_independent() -> None:
         result = compare_proportions(*columns, keys=(0, 1), outcome_keys=(0, 1), source=source, **terms)
         hits += result.p_value <= 0.05
     assert hits <= 7  # 40 * 0.055 = 2.2; with all rows as evidence it would be more than half of them
+
+
+def test_rows_of_one_person_do_not_make_rare_cells_look_frequent() -> None:
+    """A random cell of each person, rather than a random row, would reject every time. Fixed key."""
+    rng, source = np.random.default_rng(3), TestSource(3)
+    hits = np.zeros(2, dtype=int)
+    for _ in range(20):
+        first, second = (rng.random((2, 4000)) < 0.1).astype(int)
+        more: dict[str, Any] = {"units": np.repeat(np.arange(400), 10), "epsilon": 2.0, "num_simulations": 99}
+        table = independence(first, second, first_keys=(0, 1), second_keys=(0, 1), source=source, **more)
+        shares = goodness_of_fit(first, {0: 0.9, 1: 0.1}, source=source, **more)
+        hits += [table.p_value <= 0.05, shares.p_value <= 0.05]
+    assert hits.max() <= 5  # 20 * 0.055 = 1.1
+
+
+def test_intervals_of_a_small_group_without_rare_values_cover_the_truth() -> None:
+    """At the estimates alone, they cover 89 % of 200. Fixed key."""
+    rng, source = np.random.default_rng(5), TestSource(5)
+    covered = 0
+    for _ in range(200):
+        more: dict[str, Any] = {"units": EachRow(), "epsilon": 5.0, "num_simulations": 99, "source": source}
+        values = (rng.random(330) < 0.02).astype(float)
+        result = compare_means(values, arms(30, 300), keys=(0, 1), bounds=(0, 1), **more)
+        covered += result.low <= 0 <= result.high  # type: ignore[operator]
+    assert covered >= 186  # 93 %

@@ -120,7 +120,8 @@ def test_a_twin_that_counts_all_rows_of_a_unit_is_caught() -> None:
         # The block still says that a unit adds one row.
         return real(*arguments, **{**more, "rows_per_unit": 5})
 
-    with mock.patch.object(release_module, "checked_request", forgetful):
+    all_rows = mock.patch.object(release_module, "_one_row_of_each_unit", lambda request, present: present)
+    with all_rows, mock.patch.object(release_module, "checked_request", forgetful):
         assert measured(TESTS["compare_means"], CROWD, HEAVY, {}) > 1
 
 
@@ -211,6 +212,8 @@ def test_refusals_of_one_test() -> None:
         independence([1], [1, 2], first_keys=[1, 2], second_keys=[1, 2], **once)
     with pytest.raises(InvalidArgument, match="^second="):
         correlation([1], [1, 2], first_bounds=(0, 1), second_bounds=(0, 1), **once)
+    with pytest.raises(InvalidArgument, match="^second_bounds="):
+        correlation([1], [1], first_bounds=(0, 1), second_bounds=(1, 0), **once)
     for shares in ({1: 1.0}, {1: 0.5, 2: 0.6}, {1: -0.5, 2: 1.5}, {1: "x", 2: 0.5}, {1: math.nan, 2: 0.5}, [0.5, 0.5]):
         with pytest.raises(InvalidArgument, match="^shares="):
             goodness_of_fit([1], shares, **once)  # type: ignore[arg-type]

@@ -65,15 +65,29 @@ def test_totals_count_every_row() -> None:
 
 def test_a_p_value_counts_the_observation_and_is_the_largest_over_nuisances() -> None:
     rng = np.random.default_rng(0)
-    assert p_value(5.0, [lambda draws, _: np.zeros(draws)], 99, rng) == 0.01
+    assert p_value(5.0, [lambda draws, _: np.zeros(draws)], 99, rng, num_totals=2) == 0.01
     both = [lambda draws, _: np.zeros(draws), lambda draws, _: np.full(draws, 9.0)]
-    assert p_value(5.0, both, 99, rng) == 1.0
+    assert p_value(5.0, both, 99, rng, num_totals=2) == 1.0
 
 
 def test_p_values_of_a_known_null_are_uniform_or_larger() -> None:
     rng = np.random.default_rng(3)  # fixed key
     observed = rng.exponential(size=3000)
-    values = np.array([p_value(float(one), [lambda n, g: g.exponential(size=n)], 99, rng) for one in observed])
+    values = np.array(
+        [p_value(float(one), [lambda n, g: g.exponential(size=n)], 99, rng, num_totals=2) for one in observed]
+    )
     for level in (0.01, 0.05, 0.2, 0.5):
         # (1 + hits) / 100 <= level has exactly this probability; four standard errors.
         assert (values <= level).mean() <= level + 4 * math.sqrt(level * (1 - level) / 3000)
+
+
+def test_large_tables_are_simulated_in_parts() -> None:
+    sizes: list[int] = []
+
+    def null(draws: int, rng: np.random.Generator) -> Any:
+        sizes.append(draws)
+        return np.full(draws, float(len(sizes) == 1))  # the first part is as large as the observation
+
+    assert p_value(1.0, [null], 9_999, np.random.default_rng(1), num_totals=4_096) == (1 + 1_024) / 10_000
+    assert max(sizes) == 1_024
+    assert sum(sizes) == 9_999

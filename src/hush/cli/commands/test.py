@@ -56,7 +56,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     cost.add_argument(
         "--noise", choices=list(NOISES), help="the kind of noise; if omitted, the one with the smaller error"
     )
-    cost.add_argument("--confidence", type=float, default=0.95, help="confidence of the interval (default: 0.95)")
+    cost.add_argument(
+        "--confidence", type=float, help="confidence of the interval of two means or proportions (default: 0.95)"
+    )
     add_charging(parser)
     _add_power(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -129,22 +131,35 @@ def _chosen(options: argparse.Namespace) -> Test:
     """Return the test that the declarations choose: a function of the rows and of the settings."""
     if options.outcome is None:
         raise InvalidArgument("outcome", None, "the column to compare")
-    keys = {
-        name: parse_values("keys", text, values)
-        for text in options.keys or ()
-        for name, values in [parse_pair("keys", text, "COLUMN=A,B,...")]
-    }
-    bounds = parse_bounds(options.bounds or [])
+    keys, bounds = _parse_keys(options.keys or []), parse_bounds(options.bounds or [])
     for name in {*keys, *bounds} - {options.outcome, options.between}:
         raise InvalidArgument("keys" if name in keys else "bounds", name, "a column of this test")
     if options.shares is not None:
         if options.between is not None:
             raise InvalidArgument("shares", options.shares, "none with --between", "It tests one column alone")
+        if keys or bounds:
+            raise InvalidArgument(
+                "shares", options.shares, "none with --keys or --bounds", "It names the values itself"
+            )
+        _refuse_confidence(options)
         return _fit(options.outcome, _parse_shares(options.shares))
     if options.between is None:
         raise InvalidArgument("between", None, "the groups to compare", "Or give --shares, to test one column")
+    if options.between == options.outcome:
+        raise InvalidArgument("between", options.between, "another column than --outcome")
     kinds = _kind(options.between, keys, bounds), _kind(options.outcome, keys, bounds)
     return _OF_KINDS[kinds](options, keys, bounds)
+
+
+def _with_confidence(settings: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings with the confidence, if one was asked for."""
+    return settings if options.confidence is None else {**settings, "confidence": options.confidence}
+
+
+def _refuse_confidence(options: argparse.Namespace) -> None:
+    """Refuse a confidence for a test without an interval, before anything is charged."""
+    if options.confidence is not None:
+        raise InvalidArgument("confidence", options.confidence, "none", "Only means and proportions have an interval")
 
 
 def _kind(name: str, keys: dict[str, Any], bounds: dict[str, Any]) -> str:
@@ -166,13 +181,14 @@ def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bound
     from hush.statistics.hypotheses import compare_proportions, independence
 
     groups, outcomes = keys[options.between], keys[options.outcome]
+    if len(outcomes) > 2:
+        _refuse_confidence(options)
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         codes = rows.codes(options.outcome, outcomes), rows.codes(options.between, groups)
         first, second = range(len(outcomes)), range(len(groups))
         if len(outcomes) == 2:
-            more = {**settings, "confidence": options.confidence}
-            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **more)
+            return compare_proportions(*codes, keys=second, outcome_keys=(0, 1), **_with_confidence(settings, options))
         return independence(*codes, first_keys=first, second_keys=second, **settings)
 
     return test
@@ -185,8 +201,9 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         values, codes = rows.floats([options.outcome])[0], rows.codes(options.between, groups)
-        more = {**settings, "confidence": options.confidence}
-        return compare_means(values, codes, keys=range(len(groups)), bounds=limits, **more)
+        return compare_means(
+            values, codes, keys=range(len(groups)), bounds=limits, **_with_confidence(settings, options)
+        )
 
     return test
 
@@ -194,6 +211,7 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
 def _of_numbers(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
     from hush.statistics.hypotheses import correlation
 
+    _refuse_confidence(options)
     limits = bounds[options.between], bounds[options.outcome]
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
@@ -253,12 +271,32 @@ def _with_assumptions(result: HypothesisResult, data: TableData) -> HypothesisRe
     return replace(result, guarantee=replace(result.guarantee, assumptions=assumptions))
 
 
+def _parse_keys(texts: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return the categories of each column of ``COLUMN=A,B,...``: two or more, each named once.
+
+    The tests get codes, which are always distinct.
+    """
+    keys: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, values = parse_pair("keys", text, "COLUMN=A,B,...")
+        if name in keys:
+            raise InvalidArgument("keys", text, f"the column {name} once")
+        keys[name] = parse_values("keys", text, values)
+        if not 2 <= len(keys[name]) == len(set(keys[name])):
+            raise InvalidArgument("keys", text, "two categories or more, each of them once")
+    return keys
+
+
 def _parse_shares(text: str) -> dict[str, float]:
-    """Return the shares of ``A=0.5,B=0.5``."""
-    shares = {}
+    """Return the shares of ``A=0.5,B=0.5``, which `goodness_of_fit` would name by codes in a message."""
+    shares: dict[str, float] = {}
     for part in text.split(","):
         name, share = parse_pair("shares", part.strip(), "A=0.5,B=0.5")
+        if name in shares:
+            raise InvalidArgument("shares", text, f"the value {name} once")
         shares[name] = _numbers("shares", share)[0]
+    if not (len(shares) >= 2 and min(shares.values()) > 0 and abs(sum(shares.values()) - 1) <= 1e-9):
+        raise InvalidArgument("shares", text, "two positive shares or more, which add up to 1")
     return shares
 
 

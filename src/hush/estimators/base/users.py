@@ -19,7 +19,7 @@ from hush.randomness import RandomSource
 from hush.statistics import codes_of, one_row_per_unit
 
 _ONE_ID = "each person has exactly one id"
-_ONE_ROW = "no person has more than one row (the caller's statement)"
+ONE_ROW = "no person has more than one row (the caller's statement)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def rows_of_users(units: Any, X: Any, y: Any, source: RandomSource) -> tuple[Any
         source: The random source.
     """
     if isinstance(units, OneRowPerUser):
-        return X, y, _ONE_ROW
+        return X, y, ONE_ROW
     codes, num_codes = codes_of("units", units)
     check_consistent_length(X, y, codes)
     kept = np.flatnonzero(one_row_per_unit(codes, _picks(codes, num_codes, source)))

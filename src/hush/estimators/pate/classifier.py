@@ -23,6 +23,7 @@ from hush.accounting.hold import active
 from hush.accounting.receipts import receipt_of
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
 from hush.estimators.base.estimator import SharesBudget, check_budget_and_source
+from hush.estimators.base.users import ONE_ROW, OneRowPerUser
 from hush.estimators.pate.aggregators import ConfidentGNMax, GNMax, LNMax, VoteAggregator, VoteAnswers, VotePlan
 from hush.estimators.pate.noise import MAX_TEACHERS
 from hush.estimators.pate.report import CostReport, DataDependentCost
@@ -82,8 +83,8 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
     Assumes:
         ``classes``, ``num_teachers`` and the public rows do not come from the private data (the caller's duty).
         Teachers share no state (the caller's duty; each is a new copy). All rows of a user have the same value in
-        ``units`` (the caller's duty). Rows with NaN, an infinity or an undeclared label are dropped (checked here). A
-        teacher that fails abstains (checked here).
+        ``units`` (the caller's duty). Rows with NaN, an infinity, an undeclared label or no id are dropped (checked
+        here). A teacher that fails abstains (checked here).
 
     References:
         Papernot et al. 2017 (teachers, `LNMax`), 2018 (`GNMax`, `ConfidentGNMax`, `InteractiveGNMax`). Variant: a coin
@@ -165,7 +166,8 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
             X: Private rows.
             y: Their labels.
             public: Public rows without labels. They are asked in this order, so shuffle them.
-            units: Privacy unit of each private row. If omitted, each row is its own.
+            units: One id per private row; all rows of a user go to the same teacher. `OneRowPerUser()` if there are no
+                ids, as no user has more than one row. If omitted, each row is a unit of its own.
         """
         self._check()
         classes = known_classes(self.classes)
@@ -201,7 +203,8 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
         # The planned event is charged, not what was used: how much that is depends on the votes.
         event = plan.event if self.report is None else ComposedEvent((plan.event, self.report.event))
         unit = Unit.example() if units is None else Unit.user()
-        assumptions = (_ASSUMPTION, *assumptions_of(source))
+        statements = (ONE_ROW,) if isinstance(units, OneRowPerUser) else ()
+        assumptions = (_ASSUMPTION, *statements, *assumptions_of(source))
         return QualifiedEvent(event, Relation.ADD_OR_REMOVE, unit, assumptions), unit
 
     def _reserve(self, event: Event) -> Any:

@@ -10,6 +10,8 @@ from sklearn.utils.validation import _check_feature_names, check_array, check_co
 
 from hush.errors import InvalidArgument
 from hush.estimators.base.labels import check_classes, label_column, redact_cells, to_class_indices, with_numbers_only
+from hush.estimators.base.users import OneRowPerUser
+from hush.statistics import codes_of
 
 
 class PrivateRows(NamedTuple):
@@ -18,7 +20,7 @@ class PrivateRows(NamedTuple):
     Attributes:
         rows: The rows.
         labels: Class of each row, by number.
-        units: Privacy unit of each row, or None if every row is its own.
+        units: Number of each row's privacy unit, or None if every row is its own.
     """
 
     rows: Any
@@ -48,12 +50,17 @@ def private_rows(x: Any, y: Any, units: Any, classes: NDArray[Any], estimator: A
             "y", None, "one label per row", "A classifier requires y to be passed, but the target y is None"
         )
     raw_labels = label_column(y)
-    check_consistent_length(rows, raw_labels, units)
+    check_consistent_length(rows, raw_labels)
     class_indices = to_class_indices(raw_labels, classes)
     # A row is dropped by what it holds itself, so adding a row changes no other.
     usable = np.isfinite(rows).all(axis=1) & (class_indices >= 0)
-    row_units = None if units is None else _sortable_units(label_column(units))[usable]
-    return PrivateRows(rows[usable], class_indices[usable], row_units)
+    if units is None or isinstance(units, OneRowPerUser):
+        return PrivateRows(rows[usable], class_indices[usable], None)
+    # Equal ids have one number, however they are written: 1 and 1.0 must not have a teacher each.
+    codes, _ = codes_of("units", units)
+    check_consistent_length(rows, codes)
+    usable &= codes >= 0
+    return PrivateRows(rows[usable], class_indices[usable], codes[usable])
 
 
 def public_rows(public: Any, num_features: int, estimator: Any) -> Any:
@@ -72,8 +79,3 @@ def _table(x: Any, estimator: Any) -> Any:
     """Return private rows, and record the number and names of their features."""
     with redact_cells():
         return validate_data(estimator, with_numbers_only(x), dtype="numeric", ensure_all_finite=False)
-
-
-def _sortable_units(units: NDArray[Any]) -> NDArray[Any]:
-    """Return units that can be sorted: objects by their text. Units of the same text share a teacher, which is safe."""
-    return units.astype(str) if units.dtype.kind == "O" else units

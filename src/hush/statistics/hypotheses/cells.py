@@ -148,7 +148,7 @@ def goodness_of_fit(
     statistic = float(fit_statistic(counts, chances, variance))
     is_hidden = counts.sum() <= _SEEN * np.sqrt(len(keys) * variance)
     nulls = (_fit_draws(size, chances, noisy.noise) for size in _sizes(counts.sum(), len(keys), variance))
-    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng)
+    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng, num_totals=noisy.totals.size)
     return noisy.result("the shares are as stated", p, statistic, is_hidden=bool(is_hidden))
 
 
@@ -226,7 +226,7 @@ def _independence_of(noisy: NoisyTotals, shape: tuple[int, int]) -> HypothesisRe
     statistic = float(table_statistic(counts, variance))
     is_hidden = counts.sum() <= _SEEN * np.sqrt(counts.size * variance)
     nulls = (_table_draws(size, margins, noisy.noise) for size, margins in _margins(counts, variance))
-    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng)
+    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng, num_totals=noisy.totals.size)
     return noisy.result("the two columns are independent", p, statistic, is_hidden=bool(is_hidden))
 
 

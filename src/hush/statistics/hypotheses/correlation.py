@@ -88,7 +88,7 @@ def correlation(
         source=source,
         budget=budget,
     )
-    limits = public_bounds(first_bounds), public_bounds(second_bounds)
+    limits = public_bounds(first_bounds, "first_bounds"), public_bounds(second_bounds, "second_bounds")
     columns = as_floats("first", first), as_floats("second", second)
     if len(columns[0]) != len(columns[1]):
         raise InvalidArgument("second", type(second).__name__, "as many rows as the first column")
@@ -111,7 +111,7 @@ def _tested(noisy: NoisyTotals) -> HypothesisResult:
     is_hidden = bool(size <= _SEEN * 3 * np.sqrt(variance))
     statistic, estimate = (float(number) for number in correlation_statistic(products, variance))
     nulls = (_draws(model, noisy.noise) for model in _models(products, variance))
-    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng)
+    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng, num_totals=noisy.totals.size)
     return noisy.result(
         "the two columns are uncorrelated",
         p,

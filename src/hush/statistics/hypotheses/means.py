@@ -39,9 +39,9 @@ def compare_means(
 ) -> HypothesisResult:
     """Test whether the means of two or more groups are equal: an A/B test, or an analysis of variance.
 
-    Each unit counts once: by one random row, in one of its groups at random. The values are clamped to the bounds, and
-    the test compares the means of the clamped values. For two groups, the estimate is the mean of the second less that
-    of the first. The variances of the groups may differ.
+    Each unit counts once: by one random row of those that can be used. The values are clamped to the bounds, and the
+    test compares the means of the clamped values. For two groups, the estimate is the mean of the second less that of
+    the first. The variances of the groups may differ.
 
     Analysis of variance rather than ranks: sums of bounded values need the noise of one count, hide the number of rows,
     and give the means and an interval, too. The rank test of Couch et al. 2019 takes the number of rows to be public,
@@ -184,20 +184,25 @@ def _tested(noisy: NoisyTotals, hypothesis: str, width: float) -> HypothesisResu
     statistic = float(observed.heterogeneity())
     is_hidden = not bool(observed.is_seen.all())
     nulls = (null_draws(model) for model in models(noisy.totals, noisy.noise, pooled=True))
-    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng)
+    p = 1.0 if is_hidden else p_value(statistic, nulls, noisy.draws, noisy.rng, num_totals=noisy.totals.size)
     interval = _difference(noisy, width, is_hidden=is_hidden) if len(noisy.totals) == 2 else None
     return noisy.result(hypothesis, p, statistic, is_hidden=is_hidden, interval=interval)
 
 
 def _difference(noisy: NoisyTotals, width: float, *, is_hidden: bool) -> tuple[float, float, float]:
-    """Return the difference of two means, and its interval: studentised, by simulation at the estimates."""
+    """Return the difference of two means, and its interval: studentised, by simulation.
+
+    It is simulated at the estimates and, as for the p-value, with a common mean: a small group without a single rare
+    value would otherwise seem to have no variance.
+    """
     if is_hidden:
         return 0.0, -width, width
     observed = group_statistics(noisy.totals, noisy.noise.variance, pooled=False)
     distance, error = observed.difference()
     quantiles = [
         float(np.quantile(studentised_draws(model, noisy.draws, noisy.rng), noisy.confidence))
-        for model in models(noisy.totals, noisy.noise, pooled=False)
+        for pooled in (False, True)
+        for model in models(noisy.totals, noisy.noise, pooled=pooled)
     ]
     value, margin = float(np.clip(distance, -1.0, 1.0)), max(quantiles) * float(error)
     return value * width, max(value - margin, -1.0) * width, min(value + margin, 1.0) * width
@@ -213,9 +218,9 @@ def _several(keys: Any) -> tuple[Any, ...]:
     return checked
 
 
-def public_bounds(bounds: Any) -> tuple[float, float]:
-    """Return the bounds, which must be public."""
+def public_bounds(bounds: Any, name: str = "bounds") -> tuple[float, float]:
+    """Return the bounds, which must be public; a message calls them by the name."""
     if isinstance(bounds, LearnBounds):
         advice = "Learn them before, with approximate_bounds, at a cost of their own"
-        raise InvalidArgument("bounds", "LearnBounds()", "a public range for a test", advice)
-    return check_bounds(bounds)
+        raise InvalidArgument(name, "LearnBounds()", "a public range for a test", advice)
+    return check_bounds(bounds, name)

@@ -1,7 +1,8 @@
 """The one release of a test: totals of rows, at most one row of each unit, with noise.
 
 A test counts every unit once, by one random row of it. Rows of one person are not independent, and a test that took
-them for independent would have a wrong level, private or not.
+them for independent would have a wrong level, private or not. Rows are drawn before groups are looked at: a random
+group, or cell, of those that a person has rows in would make rare cells look frequent.
 
 Every row adds weights that are at least 0 and add up to 1, so that one unit moves all totals together by at most 1 in
 L1 norm, and in L2 norm: the cost is that of a single count.
@@ -21,8 +22,11 @@ from hush.accounting.receipts import Receipt, check_budget, receipt_of
 from hush.errors import InvalidArgument, check_count
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
+from hush.statistics.bounding import bounded
+from hush.statistics.columns import MISSING
 from hush.statistics.hypotheses.result import HypothesisResult
 from hush.statistics.hypotheses.simulation import NoiseModel
+from hush.statistics.limits import ContributionLimits
 from hush.statistics.noise.release import Block, NoiseKind
 from hush.statistics.request import StatisticRequest, checked_request
 
@@ -143,7 +147,7 @@ class ReleaseTerms:
         if self.budget is not None:
             charge = Charge(event=event, purpose=test, delta=guarantee.delta or None)
             reservation = self.budget.reserve(charge)
-        contributions = request.bound(present)
+        contributions = request.bound(_one_row_of_each_unit(request, present))
         totals = contributions.totals(weights[contributions.rows])
         noisy = plan.noise.release(totals, request.source) / steps
         if reservation is not None:
@@ -158,3 +162,12 @@ class ReleaseTerms:
             event,
             None if reservation is None else receipt_of(reservation, guarantee),
         )
+
+
+def _one_row_of_each_unit(request: StatisticRequest, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask with one random row of each unit, among its rows that can be used."""
+    units = np.where(present & (request.groups >= 0), request.units, MISSING)
+    one_group = np.zeros(len(units), dtype=np.int64)
+    mask = np.zeros(len(units), dtype=np.bool_)
+    mask[bounded(units, one_group, 1, limits=ContributionLimits(), source=request.source).rows] = True
+    return mask

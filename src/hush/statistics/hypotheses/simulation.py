@@ -24,6 +24,7 @@ from hush.statistics.noise.release import LaplaceNoise, NoisePlan
 Floats = NDArray[np.float64]
 
 _POINTS = 5
+_MAX_NUMBERS = 1 << 22  # that are drawn at once: 32 MiB, of which a statistic needs about ten times as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,12 @@ class NoiseModel:
 
 
 def p_value(
-    observed: float, nulls: Iterable[Callable[[int, np.random.Generator], Floats]], draws: int, rng: np.random.Generator
+    observed: float,
+    nulls: Iterable[Callable[[int, np.random.Generator], Floats]],
+    draws: int,
+    rng: np.random.Generator,
+    *,
+    num_totals: int,
 ) -> float:
     """Return the largest p-value over the settings of the nuisances.
 
@@ -72,8 +78,13 @@ def p_value(
         nulls: For each setting, a function that draws so many statistics.
         draws: How many statistics to draw.
         rng: The generator.
+        num_totals: How many totals a dataset has. Many of them are simulated in parts, so that memory is enough: a
+            test that fails here has been paid for.
     """
-    hits = [int(np.count_nonzero(null(draws, rng) >= observed * (1 - 1e-12))) for null in nulls]
+    part = max(_MAX_NUMBERS // num_totals, 1)
+    sizes = [min(part, draws - start) for start in range(0, draws, part)]
+    least = observed * (1 - 1e-12)
+    hits = [sum(int(np.count_nonzero(null(size, rng) >= least)) for size in sizes) for null in nulls]
     return (1 + max(hits)) / (1 + draws)
 
 
