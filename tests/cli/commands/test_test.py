@@ -126,6 +126,8 @@ def test_power_reads_no_data(capsys: pytest.CaptureFixture[str]) -> None:
             "--confidence 0.9: expected none. Only means and proportions have an interval",
         ),
         ([*ARMS, "--outcome", "plan", "--keys", "plan=x,y,z", "--confidence", "0.9", *SPEND], "--confidence 0.9"),
+        ([*RATE, "--level", "0.01", *SPEND], "--level 0.01: expected none without --power"),
+        ([*RATE, "--sizes", "9,9", *SPEND], "--sizes 9,9: expected none without --power"),
         ([*RATE, "--confidence", "nan", *SPEND], "--confidence nan: expected a number in (0, 1)"),
         ([*ARMS, "--outcome", "arm", *SPEND], "--between arm: expected another column than --outcome"),
         ([*RATE, "--keys", "arm=a,c", *SPEND], "--keys arm=a,c: expected the column arm once"),

@@ -88,7 +88,7 @@ def _add_power(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--power", metavar="A,B,...", help="the rates, or means, that the test should tell apart")
     group.add_argument("--sizes", metavar="N,N,...", help="how many people there are in each group")
     group.add_argument("--stds", metavar="S,S,...", help="for means: the standard deviations; needs --bounds")
-    group.add_argument("--level", type=float, default=0.05, help="the significance level (default: 0.05)")
+    group.add_argument("--level", type=float, help="the significance level (default: 0.05)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -96,6 +96,9 @@ def run(options: argparse.Namespace) -> None:
     if options.power is not None:
         _print_power(options)
         return
+    for name in ("sizes", "stds", "level"):
+        if getattr(options, name) is not None:
+            raise InvalidArgument(name, getattr(options, name), "none without --power", "It describes a plan")
     test = _chosen(options)
     budget = budget_of(options)
     note_uncharged(budget)
@@ -327,14 +330,15 @@ def _print_power(options: argparse.Namespace) -> None:
         raise InvalidArgument("power", options.power, "no data beside it", "It is computed from public numbers")
     design = _design(options)
     noise = None if options.noise is None else NOISES[options.noise]()
-    cost = {"delta": options.delta, "noise": noise, "level": options.level}
+    level = 0.05 if options.level is None else options.level
+    cost = {"delta": options.delta, "noise": noise, "level": level}
     power = design.power(epsilon=options.epsilon, **cost)
     factor = _or_none(lambda: design.factor_for(0.8, epsilon=options.epsilon, **cost))
     epsilon = _or_none(lambda: design.epsilon_for(0.8, **cost))
     if options.json:
         print(json.dumps({"power": power, "factor_for_0.8": factor, "epsilon_for_0.8": epsilon}))
         return
-    print(wrapped(f"Power {power:.2f} at level {options.level:g} and epsilon {options.epsilon:g}. No data were read."))
+    print(wrapped(f"Power {power:.2f} at level {level:g} and epsilon {options.epsilon:g}. No data were read."))
     larger = "no sizes that were tried" if factor is None else f"groups {factor:.2g} times as large"
     other = "no epsilon up to 20" if epsilon is None else f"epsilon {epsilon:.2g}"
     print(wrapped(f"A power of 0.8 takes {larger} at this epsilon, or {other} with these groups."))
