@@ -59,6 +59,10 @@ _WORDS: dict[str, Callable[[Any], str]] = {
         f"on {e.batch_size:,} of {e.dataset_size:,} rows, sampled at random: {in_words(e.event)}"
     ),
     "balls-in-bins": lambda e: f"on each of {e.num_bins:,} batches, assigned at random: {in_words(e.event)}",
+    "allocated": lambda e: (
+        f"in {e.times:,} of {e.num_steps:,} steps, drawn at random for each record: {in_words(e.event)}"
+    ),
+    "shuffled": lambda e: f"on each of {e.num_reports:,} records by itself, shown in random order: {in_words(e.event)}",
     "composed": _all,
     "self-composed": lambda e: f"{e.count:,} times: {in_words(e.event)}",
     "parallel": lambda e: f"on disjoint parts of the data: {_all(e)}",
