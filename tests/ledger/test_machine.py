@@ -178,7 +178,7 @@ class Machine(RuleBasedStateMachine):
         told = answer if held.question else None
         assert found.commit(event, answer=told) == told
         held.state, held.answer = "committed", told
-        cost = held.cost if event is None else self.model.cap.cost(event)
+        cost = held.cost if event is None else self.model.cap.part_cost(event, held.event, held.cost)
         self.model.add(cost + -held.cost, held.blocks)
         with pytest.raises(InvalidArgument):
             found.void()
