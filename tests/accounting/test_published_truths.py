@@ -132,6 +132,7 @@ def test_two_intervals_disagree_about_one_mixture() -> None:
     assert dict(coarse["masses"])[0] == 0.5
 
 
+@pytest.mark.slow
 def test_a_finer_grid_gives_this_epsilon() -> None:
     row = group("dp_accounting_accountants", "test_mixture_of_gaussians_basic").rows[0]
     accountant = PldAccountant(accuracy=1e-8).compose(event(row["event"], Relation.ADD_OR_REMOVE))

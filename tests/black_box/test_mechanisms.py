@@ -236,7 +236,7 @@ TABLE: dict[type[hush.Mechanism], list[Case]] = {
 }
 
 ROWS = [
-    pytest.param(case, pair, id=f"{kind.__name__}-{number}-{pair}")
+    pytest.param(case, pair, id=f"{kind.__name__}-{number}-{pair}", marks=pytest.mark.slow if pair or number else ())
     for kind, cases in TABLE.items()
     for number, case in enumerate(cases)
     for pair in range(len(case.neighbours))

@@ -17,6 +17,8 @@ import pytest
 from chance import fixed_randomness, stream
 from hush.randomness.source import system_source
 
+pytestmark = pytest.mark.slow  # they start pytest
+
 TESTS = Path(__file__).resolve().parents[1]
 DRAWING = """
 import os, pathlib

@@ -142,6 +142,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("block", [block for section in SECTIONS for block in section.blocks], ids=str)
+@pytest.mark.slow
 def test_blocks(block: Block) -> None:
     # False alarms: 7e-8 for "calls > 10", P(Binomial(200, 1 / 4) <= 20), and 2e-11 for the deviation of 4,000 values of
     # noise, by its chi-squared law (7.5 % off). 20 samples are of one size with 0.065^19 = 3e-23, and eight weights of

@@ -111,8 +111,8 @@ def test_python_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def case(command: Command) -> Any:
-    """Return a case; what a command says as JSON is what it says without, and is asked for in the slow suite."""
-    return pytest.param(command, id=str(command), marks=pytest.mark.slow if "--json" in command.text else ())
+    """Return a case for the slow tests: what commands do has quick tests of its own."""
+    return pytest.param(command, id=str(command), marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("command", [case(each) for each in COMMANDS if not each.text.startswith(NOT_RUN)])

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 pytest.importorskip("torch", reason="trains")
 
+from cases import first_quick
 from hush import runs
 from hush.accounting.budget import BudgetExceeded
 from hush.cli import main
@@ -107,7 +108,7 @@ TASKS: dict[str, Callable[[runs.Settings, Path, LedgerBudget], Any]] = {
 # Reserve before learning
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", first_quick(TASKS, 1))
 def test_a_refusal_that_depends_on_what_was_learned_is_charged(task: str, budget: LedgerBudget, tmp_path: Path) -> None:
     """Without a charge, it tells two neighbouring tables apart as often as one likes."""
     source = write_one_class(tmp_path / "t.csv")
@@ -118,7 +119,7 @@ def test_a_refusal_that_depends_on_what_was_learned_is_charged(task: str, budget
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", first_quick(TASKS, 1))
 def test_nothing_is_learned_that_is_not_paid_for(
     task: str, ledger: Ledger, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +157,7 @@ def test_a_search_that_is_interrupted_before_it_is_paid_for_leaves_no_model(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "figures.json"])
+@pytest.mark.parametrize("name", first_quick(["metrics.jsonl", "figures.json"], 1))
 def test_a_run_that_was_voided_publishes_no_model(
     name: str, ledger: Ledger, budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +224,7 @@ def test_a_refused_run_that_was_killed_before_is_not_given_back_by_mistake(
         pending.void()
 
 
-@pytest.mark.parametrize("name", ["learned.json", "states.json", "data.json"])
+@pytest.mark.parametrize("name", first_quick(["learned.json", "states.json", "data.json"], 1))
 def test_one_table_is_learned_from(
     name: str, budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +260,7 @@ def test_a_copy_without_what_was_learned_learns_nothing(
 # One reservation, one model
 
 
-@pytest.mark.parametrize(("name", "time"), [("data.json", 1), ("metrics.jsonl", 2)])
+@pytest.mark.parametrize(("name", "time"), first_quick([("data.json", 1), ("metrics.jsonl", 2)], 1))
 def test_of_two_copies_one_publishes(
     name: str, time: int, budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,7 +312,7 @@ def test_an_older_copy_is_refused(
     assert published(run, copy) == [run]
 
 
-@pytest.mark.parametrize("name", ["committed.json", "guarantee.json"])
+@pytest.mark.parametrize("name", first_quick(["committed.json", "guarantee.json"], 1))
 def test_a_crash_around_the_commit(
     name: str, budget: LedgerBudget, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +337,7 @@ def command(source: Path, run: Path, ledger: Ledger) -> list[str]:
     return [*words, "--budget", "people", "--db", str(ledger.store.url)]
 
 
-@pytest.mark.parametrize(("name", "time"), [("data.json", 1), ("state.pt", 2)])
+@pytest.mark.parametrize(("name", "time"), first_quick([("data.json", 1), ("state.pt", 2)], 1))
 def test_the_printed_command_continues_a_charged_run(
     name: str,
     time: int,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cases import first_quick
 from hush.accounting import (
     ApproximateDPEvent,
     ComposedEvent,
@@ -267,7 +268,7 @@ def check_plan_is_kept(
     return planned
 
 
-@pytest.mark.parametrize("case", FLAGS)
+@pytest.mark.parametrize("case", first_quick(FLAGS, 3))
 def test_a_plan_is_what_a_run_does(
     case: str, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,7 +300,7 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize("case", TWINS)
+@pytest.mark.parametrize("case", first_quick(TWINS, 2))
 def test_a_plan_of_its_own_is_caught(
     case: str,
     recorder: Recorder,

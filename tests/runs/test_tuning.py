@@ -39,6 +39,7 @@ def settings(path: Path, **changes: object) -> Settings:
     return Settings(data=str(path), **values)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_whole_search_stays_within_epsilon(table: Path, tmp_path: Path) -> None:
     outcome = tune(
         settings(table), {"learning_rate": [0.5, 5.0]}, tmp_path / "run", mean_runs=2.0, source=TestSource(3)
@@ -123,6 +124,7 @@ def test_combinations_of_all_values() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_cost_of_learning_beyond_its_share_is_taken_from_the_search(table: Path, tmp_path: Path) -> None:
     outcome = tune(
         settings(table, delta=1e-9), {"learning_rate": [0.5]}, tmp_path / "run", mean_runs=2.0, source=TestSource(5)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cases import first_quick
 from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
 from hush.errors import HushError
 from hush.randomness import TestSource
@@ -146,7 +147,7 @@ def test_leaves_of_quantile_trees_are_the_same_as_on_duckdb(
 
 
 @SLOW_ON_SPARK
-@pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.parametrize("name", first_quick(INTRUDERS, 1))
 def test_one_unit_changes_no_more_than_its_bounds(name: str, tables: Any, ranking_key: bytes) -> None:
     plans = [planned(text, tables.engine, groups_per_unit=2, rows_per_unit=2) for text in QUERIES]
     trees = [planned(text, tables.engine, groups_per_unit=2, rows_per_unit=2) for text in TREES]
@@ -170,7 +171,7 @@ def test_one_unit_changes_no_more_than_its_bounds(name: str, tables: Any, rankin
 
 
 @SLOW_ON_SPARK
-@pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.parametrize("name", first_quick(INTRUDERS, 1))
 def test_one_unit_changes_all_groups_together_by_no_more_than_a_limit_in_total(
     name: str, tables: Any, ranking_key: bytes
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from cases import first_quick
 from hush.accounting import (
     AllocatedEvent,
     BallsInBinsEvent,
@@ -349,7 +350,7 @@ class TestAllocation:
     """k of T steps, drawn uniformly at random."""
 
     @pytest.mark.parametrize("reverse", [False, True])
-    @pytest.mark.parametrize(("steps", "times"), [(4, 2), (5, 2), (12, 5), (20, 2), (9, 9)])
+    @pytest.mark.parametrize(("steps", "times"), first_quick([(5, 2), (12, 5), (4, 2), (20, 2), (9, 9)], 2))
     def test_it_is_above_a_simulation(self, steps: int, times: int, reverse: bool) -> None:
         # Fixed key. Six standard errors.
         sigma = 1.5

@@ -89,6 +89,7 @@ def test_mixtures_that_are_known_already() -> None:
     assert value(no_rest, 3.0) == pytest.approx(truth(([0.5, 1.0], [0.5, 0.5]), 3.0, reverse=True), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_blocks_and_windows_leave_nothing_out() -> None:
     """A thousand records, of which only those components are computed that matter: as with all of them."""
     epsilons = np.concatenate([np.geomspace(1e-9, 1.0, 150), np.linspace(1.0, 300.0, 150), [1e6, 1e15]])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cases import first_quick
 from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups
@@ -42,7 +43,7 @@ def without_intruders(
     return [(plan, numbers_by_name(plan, engine, ranking_key)) for plan in plans(engine, described)]
 
 
-@pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.parametrize("name", first_quick(INTRUDERS, 2))
 def test_one_unit_changes_all_groups_together_by_no_more_than_its_limit(
     name: str,
     new_world: Callable[[], Any],

@@ -184,6 +184,7 @@ def test_a_first_step_is_not_given_back_by_mistake(tmp_path: Path) -> None:
         let_go(ledger).void()
 
 
+@pytest.mark.slow
 def test_a_state_is_continued_once(tmp_path: Path) -> None:
     """Each run from a state is a release, and the reservation pays for one."""
     ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
