@@ -68,6 +68,8 @@ def test_a_run_that_charges_nothing_says_so(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if it was told to be quiet, and before it reads anything."""
+    pytest.importorskip("safetensors")
+    pytest.importorskip("torch")
     monkeypatch.setenv("HUSH_LEDGER", f"sqlite:///{tmp_path}/privacy.db")
     assert main([command, str(tmp_path / "none.csv"), "--epsilon", "1", "--quiet"]) != 0
     assert "Nothing is charged to the ledger in $HUSH_LEDGER" in capsys.readouterr().err

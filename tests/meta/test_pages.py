@@ -30,7 +30,7 @@ PAGES = {
 
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(page: str) -> None:
-    if page in ("runs.md", "stability.md"):
+    if page in ("lab.md", "runs.md", "stability.md"):
         pytest.importorskip("torch")
     path = DOCS / page
     # A blank line ends what an example prints, so the fence after it is prose.
