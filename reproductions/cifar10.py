@@ -169,7 +169,7 @@ def load(settings: Settings) -> Images:
         pixels, classes = (read_idx(folder / f"{part}-{kind}-ubyte.gz") for kind in ("images-idx4", "labels-idx1"))
         border = (pixels.shape[1] - SIDE) // 2
         pixels = pixels[: few if settings.quick else None, border : border + SIDE, border : border + SIDE]
-        parts += [_scaled(torch.from_numpy(pixels)), torch.from_numpy(classes[: len(pixels)].astype(np.int64))]
+        parts += [_scaled(torch.from_numpy(pixels.copy())), torch.from_numpy(classes[: len(pixels)].astype(np.int64))]
     return Images("cifar-10", *parts)
 
 
