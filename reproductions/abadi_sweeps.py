@@ -279,7 +279,7 @@ def _draw_levels(settings: Settings, results: Results, groups: dict[str, list[Jo
             (noise, pca_noise), (epsilon, reached) = LEVELS[name], PUBLISHED[name]
             title = f"noise {noise:g}, PCA {pca_noise:g}; paper {reached:g} % at {epsilon:g}"
             axis.set(xlabel="epoch", ylabel="accuracy, %", title=title, ylim=(80, 100))
-            axis.legend(fontsize=7, loc="lower left")
+            axis.legend(fontsize=7, loc="lower right")
             _epsilons_over(axis.twinx(), name, epochs)
 
 

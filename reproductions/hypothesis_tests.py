@@ -258,23 +258,28 @@ def _tulap_cdf(x: Array, decay: float) -> Array:
 def powers(settings: Settings) -> list[Row]:
     """Return the power of ours and of published tests, and draw it."""
     experiments = 10 if settings.quick else 100
-    panels = {"independence": _tables, "kruskal": _three_groups, "binomial": _coins}
-    rows = []
-    with figure(settings, "hypothesis_tests", columns=3) as axes:
-        for axis, panel in zip(axes, panels.values(), strict=True):
-            curves = panel(settings, experiments)
-            rows += [row for _, curve in curves.values() for row in curve]
-            for name, (sizes, curve) in curves.items():
-                axis.plot(sizes, [row.mean for row in curve], label=name)
-            axis.set_xscale("log")
-            mark(axis, next(iter(curves.values()))[0])
-            axis.set_xlabel("people")
-            axis.legend(fontsize=7)
-        axes[0].set_ylabel("power at 5 %, in %")
-    return rows
+    panels = [panel(settings, experiments) for panel in (_tables, _three_groups, _coins)]
+    _draw(settings, panels)
+    return [row for curves in panels for _, curve in curves.values() for row in curve]
 
 
 Curves = dict[str, tuple[list[int], list[Row]]]
+PANELS = ("independence, 2 x 2 cells", "three groups", "a coin of 60 %")
+
+
+def _draw(settings: Settings, panels: list[Curves]) -> None:
+    with figure(settings, "hypothesis_tests", columns=3) as grid:
+        for axes, title, curves in zip(grid, PANELS, panels, strict=True):
+            for name, (sizes, curve) in curves.items():
+                errors = [row.spread or 0.0 for row in curve]
+                axes.errorbar(sizes, [row.mean for row in curve], errors, capsize=2, label=name)
+            epsilon = next(iter(curves.values()))[1][0].epsilon
+            axes.set(xlabel="people", xscale="log", title=f"{title}, epsilon {epsilon:g}", ylim=(-2, 103))
+            mark(axes, next(iter(curves.values()))[0])
+            axes.legend(fontsize=7, loc="lower right")
+        grid[0].set_ylabel("power at 5 %, in %")
+
+
 PowerTest = Callable[[int, np.random.Generator, TestSource], float]
 
 

@@ -74,6 +74,12 @@ class Results:
         """Return the results of those that have run."""
         return [result for job in jobs if (result := self.of(job)) is not None]
 
+    def machine_of(self, script: str) -> dict[str, str]:
+        """Return the versions, and the workers of all runs that had jobs of a script."""
+        records = [record for key, record in self.records.items() if key.startswith(f"{script}/")]
+        devices = dict.fromkeys(record["devices"] for record in records if record.get("devices"))
+        return self.machine | ({"devices": "; ".join(devices)} if devices else {})
+
     def seconds(self, jobs: Iterable[Job]) -> float:
         """Return what one of these took, on average."""
         times = [self.records[job.key]["seconds"] for job in jobs if job.key in self.records]
@@ -103,7 +109,7 @@ def run_here(jobs: Sequence[Job], settings: Settings, machine: dict[str, str]) -
 def read(paths: Sequence[Path]) -> Results:
     """Read files of ``run_jobs.py``: a line on the machine, then one for each job; a torn last line is left out.
 
-    Where several files have a job, the first one counts, as does its machine.
+    Where several files have a job, the first one counts. Versions are those of the first file.
     """
     results = Results({})
     for path in paths:
@@ -111,7 +117,8 @@ def read(paths: Sequence[Path]) -> Results:
         machine = json.loads(lines[0])
         results.machine = results.machine or machine
         for record in _whole(lines[1:]):
-            results.records.setdefault(record["job"], record | {"cpu": machine.get("cpu", "")})
+            where = {name: machine.get(name, "") for name in ("cpu", "devices")}
+            results.records.setdefault(record["job"], record | where)
     return results
 
 

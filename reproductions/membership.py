@@ -29,7 +29,7 @@ import statistics
 from typing import Any
 
 import numpy as np
-from common import DELTA, Row, Settings, figure, here, main, mark
+from common import DELTA, MARKERS, Row, Settings, figure, here, main, mark
 from jobs import Job, Results, elsewhere, missing, run_here, speed_remark
 from membership_runs import MODELS, SIZES, imputation, once, split
 
@@ -44,7 +44,7 @@ RANKS = {  # of the jobs of a data set, by way; softmax regression goes first
     "location-30": {"RDP": 0, "naive": 1, "zCDP": 1, "advanced": 2, "each record": 2, "whole batch": 2},
     "purchase-like": {"RDP": 2, "zCDP": 4, "naive": 5},
 }
-FIGURE_WAYS = ("naive", "advanced", "zCDP", "RDP")
+FIGURE_WAYS = {"naive": 0, "advanced": 1, "zCDP": 2, "RDP": 3}  # each has its colour and marker in all figures
 CHANGED = (
     "Changed against the paper: a network with one layer of 64 tanh units (theirs: two of 256 ReLU units), no weight "
     "decay, four shadow models for each budget rather than five, which the five "
@@ -136,18 +136,28 @@ def findings(results: Results) -> list[str]:
             f"Location-30, those accused in two runs at epsilon {EPSILONS[-1]:g} by RDP: Jaccard index {indices}. The "
             "paper finds less overlap for networks, too. (Earlier runs, of full batches, had .977 and .810.)"
         )
-    plain, guessed = (
-        _plain(results, "location-30", "network"),
-        results.of(_job("location-30", "imputation", None, None, 0)),
+    return lines + [line for data in RANKS if (line := _attribute_finding(results, data))]
+
+
+def _attribute_finding(results: Results, data: str) -> str:
+    """Compare what the attack on the network gets right with guesses without the model."""
+    plain, noise = _plain(results, data, "network"), results.of(_job(data, "network", "RDP", EPSILONS[0], 0))
+    guessed = results.of(_job(data, "imputation", None, None, 0))
+    if not (plain and noise and guessed and plain["attributes"] and noise["attributes"]):
+        return ""
+    attacked, by_prior = (
+        statistics.fmean(statistics.fmean(run) for run in result["attribute_accuracies"]) for result in (plain, noise)
     )
-    if plain and guessed and plain["attributes"]:
-        members = statistics.fmean(statistics.fmean(run) for run in plain["attribute_accuracies"])
-        lines.append(
-            f"Attributes: the attack on the network without privacy is right for {members:.1%} of members, imputation "
-            f"without any model for {statistics.fmean(guessed['accuracies']):.1%}. Members are guessed better than "
-            "others, but an attacker would do better to leave the model alone (as in Jayaraman and Evans 2022)."
-        )
-    return lines
+    imputed = statistics.fmean(guessed["accuracies"])
+    if imputed > attacked:
+        words = "an attacker does better to leave the model alone (as in Jayaraman and Evans 2022)"
+    else:
+        words = f"the model adds {100 * (attacked - max(imputed, by_prior)):.1f} points to the better of these guesses"
+    return (
+        f"Attributes, {data}: the attack on the network without privacy is right for {attacked:.1%} of members, "
+        f"imputation without any model for {imputed:.1%}, and the attack on a network that is almost only noise "
+        f"(epsilon {EPSILONS[0]:g}), which follows how frequent a value is, for {by_prior:.1%}: {words}."
+    )
 
 
 def _job(data: str, model: str, way: str | None, epsilon: float | None, rank: int) -> Job:
@@ -219,21 +229,27 @@ def _series(results: Results, data: str, model: str, way: str) -> tuple[list[flo
     return [e for e, result in found if result is not None], [result for _, result in found if result is not None]
 
 
-def _errorbar(axes: Any, budgets: list[float], values: list[list[float]], label: str) -> None:
-    errors = [statistics.stdev(of) if len(of) > 1 else 0.0 for of in values]
-    if budgets:
-        axes.errorbar(budgets, [statistics.fmean(of) for of in values], errors, label=label, ms=4, capsize=2)
+def _errorbar(axes: Any, budgets: list[float], values: list[list[float]], label: str, number: int) -> None:
+    """Draw means and spreads; a line does not go on over a budget that was not run."""
+    if not budgets:
+        return
+    of = dict(zip(budgets, values, strict=True))
+    shown = [epsilon for epsilon in EPSILONS if min(budgets) <= epsilon <= max(budgets)]
+    means = [statistics.fmean(of[epsilon]) if epsilon in of else math.nan for epsilon in shown]
+    errors = [statistics.stdev(of[epsilon]) if len(of.get(epsilon, ())) > 1 else 0.0 for epsilon in shown]
+    style = {"color": f"C{number}", "marker": MARKERS[number]}
+    axes.errorbar(shown, means, errors, label=label, ms=4, capsize=2, **style)
 
 
 def _draw(settings: Settings, results: Results, data: str) -> None:
     with figure(settings, f"membership_{data}", columns=3, rows=len(MODELS)) as grid:
         for (left, middle, right), model in zip(grid, MODELS, strict=True):
             plain = _plain(results, data, model)
-            for way in FIGURE_WAYS:
+            for way, number in FIGURE_WAYS.items():
                 budgets, found = _series(results, data, model, way)
                 if plain is not None:
-                    _errorbar(left, budgets, [accuracy_losses(result, plain) for result in found], way)
-                _errorbar(middle, budgets, [result["yeom"] for result in found], way)
+                    _errorbar(left, budgets, [accuracy_losses(result, plain) for result in found], way, number)
+                _errorbar(middle, budgets, [result["yeom"] for result in found], way, number)
             _draw_attacks(right, *_series(results, data, model, "RDP"), plain)
             middle.axhline(statistics.fmean(plain["yeom"]) if plain else 0, color="grey", ls=":", marker="")
             curve = np.logspace(math.log10(EPSILONS[0]), math.log10(EPSILONS[-1]), 60)
@@ -252,13 +268,13 @@ def _draw(settings: Settings, results: Results, data: str) -> None:
 
 
 def _draw_attacks(axes: Any, budgets: list[float], found: list[dict[str, Any]], plain: dict[str, Any] | None) -> None:
-    """Draw three attacks against the same models; dots at the right are those without privacy."""
+    """Draw three attacks against the same models; dotted lines are those without privacy."""
     for number, (attack, label) in enumerate((("yeom", "Yeom"), ("shokri", "Shokri"), ("attributes", "attributes"))):
         series = [result[attack] for result in found]
         if not all(series):
             continue
         values = [[statistics.fmean(run) for run in of] if attack == "attributes" else of for of in series]
-        _errorbar(axes, budgets, values, label)
+        _errorbar(axes, budgets, values, label, number)
         if plain is not None and plain[attack]:
             of = [statistics.fmean(run) for run in plain[attack]] if attack == "attributes" else plain[attack]
             axes.axhline(statistics.fmean(of), color=f"C{number}", ls=":", marker="", lw=1)
@@ -268,10 +284,11 @@ def _draw_clipping(settings: Settings, results: Results) -> None:
     with figure(settings, "membership_clipping", columns=len(MODELS)) as grid:
         for axes, model in zip(grid, MODELS, strict=True):
             plain = _plain(results, "location-30", model)
-            for way in CLIPPED:
+            for number, way in enumerate(CLIPPED):
                 budgets, found = _series(results, "location-30", model, way)
                 if plain is not None:
-                    _errorbar(axes, budgets, [accuracy_losses(result, plain) for result in found], f"clipped: {way}")
+                    losses = [accuracy_losses(result, plain) for result in found]
+                    _errorbar(axes, budgets, losses, f"clipped: {way}", number)
             axes.set(xscale="log", xlabel="epsilon (a record replaced)", ylabel="accuracy loss", ylim=(-0.1, 1.05))
             axes.set(title=f"location-30, {model}")
             mark(axes, EPSILONS)
@@ -293,7 +310,8 @@ def _draw_overlap(settings: Settings, results: Results) -> None:
                 label = f"{data}, {model}, epsilon {budgets[-1]:g}"
                 right.plot([k for k, _ in shown], [value for _, value in shown], label=label, ms=4)
         left.set(xscale="log", xlabel="epsilon", ylabel="Jaccard index of the accused of two runs", ylim=(0, 1.05))
-        right.set(xlabel="accused in at least k of five runs", ylabel="share of members")
+        right.set(xlabel="accused in at least k of five runs", ylabel="share of members among them")
+        right.set_xticks(range(1, RUNS + 1))
         mark(left, EPSILONS)
         for axes in (left, right):
             if axes.get_legend_handles_labels()[0]:

@@ -120,8 +120,8 @@ def _draw(settings: Settings, curves: dict[float, list[Curve]]) -> None:
             (line,) = by_noise.plot(list(curves), shares, label=f"certified at {radius:g}")
             attacked = [100 * np.mean([one.attacked[radius] for one in results]) for results in curves.values()]
             by_noise.plot(list(curves), attacked, label=f"under attack at {radius:g}", ls=":", color=line.get_color())
-        by_noise.set(xlabel="noise", ylabel="accuracy, %", ylim=(0, 101))
-        by_noise.legend(fontsize=7)
+        by_noise.set(xlabel="noise", ylabel="accuracy, %", ylim=(-2, 140), yticks=range(0, 101, 20))
+        by_noise.legend(fontsize=7, loc="upper center", ncols=2)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import gc
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,18 @@ def run(settings: Settings) -> list[Row]:
         row = measure(settings, once, name, mnist.name)
         rows.append(replace(row, note=_note(facts)))
         costs.append((name, 1000 * facts["step"]))
-    with figure(settings, "projections", columns=2) as (left, right):
-        left.barh([name for name, _ in costs], [cost for _, cost in costs])
-        left.set(xlabel="milliseconds per step", xscale="log")
-        left.invert_yaxis()
-        right.barh([row.experiment for row in rows[1:]], [row.mean for row in rows[1:]])
-        right.set(xlabel="test accuracy, %", title=f"epsilon {EPSILON:g}", yticklabels=[])
-        right.invert_yaxis()
+    _draw(settings, dict(costs), rows[1:])
     return rows
+
+
+def _draw(settings: Settings, costs: dict[str, float], rows: Sequence[Row]) -> None:
+    with figure(settings, "projections", columns=2) as (left, right):
+        left.barh(list(costs), list(costs.values()))
+        left.set(xlabel="milliseconds per step")
+        right.barh([row.experiment for row in rows], [row.mean for row in rows])
+        right.set(xlabel="test accuracy, %", title=f"epsilon {EPSILON:g}", yticklabels=[])
+        for axes in (left, right):
+            axes.invert_yaxis()
 
 
 def plainly(settings: Settings, mnist: Images) -> Row:

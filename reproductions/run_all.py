@@ -42,7 +42,8 @@ PREFACE = f"""# Reproductions: what was published, and what hush reaches
 Written by `make reproduce` (`python reproductions/run_all.py`); each section is one script. All epsilons are at delta
 1e-5 by the PLD accountant, for one example that is added or removed, where nothing else is said. *Ours* is the mean
 test accuracy over the seeds, *spread* the standard deviation of one run, *seconds* the time of one run on one core of
-a shared machine. A seed sets the starting weights only: hush draws samples and noise under secret keys of its own.
+a shared machine, or on a GPU where the line of versions names workers with one. A seed sets the starting weights only:
+hush draws samples and noise under secret keys of its own.
 
 Hyper-parameters were chosen by test accuracy, here or by the authors, and that choice is not part of any epsilon: about
 15 settings were tried for softmax regression on MNIST, 20 for the network after PCA, 35 for scattering features. The
@@ -86,7 +87,7 @@ def take(paths: list[Path], settings: Settings) -> None:
             figure.unlink()  # of another set of runs
         module = importlib.import_module(script)
         rows = module.report(settings, results)
-        save(settings, script, rows, remarks=module.remarks(settings, results), versions=results.machine)
+        save(settings, script, rows, remarks=module.remarks(settings, results), versions=results.machine_of(script))
         print(f"{script}: {len(rows)} rows", flush=True)
 
 

@@ -187,12 +187,11 @@ def _draw_noise(settings: Settings, results: Results) -> None:
         for number, sigma in enumerate(SIGMAS):
             colour = {"color": f"C{number}", "marker": "."}
             marked = MARKED[::4] if settings.quick else MARKED
-            left.plot(marked, [spent(sigma, 600, epoch) for epoch in marked], label=f"sigma {sigma:g}", **colour)
+            left.plot(marked, [spent(sigma, 600, epoch) for epoch in marked], **colour)
             _plot_curve(right, _of(settings, results, "noise scale", sigma), f"sigma {sigma:g}", f"C{number}")
         left.set(xlabel="epochs", ylabel="epsilon", yscale="log", title="1a: softmax, batches of 600")
         right.set(xlabel="epochs", ylabel="test accuracy, %", title="1b: Fashion-MNIST, own split")
-        for axes in (left, right):
-            _legend(axes)
+        _legend(right)  # colours are the same in both
 
 
 def _draw_spent(settings: Settings, results: Results) -> None:

@@ -158,6 +158,35 @@ def test_a_torn_line_and_a_failed_job_are_not_results(common: ModuleType, tmp_pa
     assert jobs.missing([one, two, three], results).endswith("2 of 3 jobs: b; c.")
 
 
+def test_every_machine_that_had_jobs_of_a_script_is_named(common: ModuleType, tmp_path: Path) -> None:
+    jobs = importlib.import_module("jobs")
+    for name, devices, job in (
+        ("one", "2 GPU", "sweeps/a"),
+        ("two", "8 CPU", "sweeps/b"),
+        ("three", "1 CPU", "abadi/a"),
+    ):
+        lines = [{"hush": "1", "cpu": name, "devices": devices}, {"job": job, "result": {}}]
+        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
+    results = jobs.read([tmp_path / name for name in ("one", "two", "three")])
+    assert results.machine_of("sweeps")["devices"] == "2 GPU; 8 CPU"
+    assert results.machine_of("abadi") == {"hush": "1", "cpu": "one", "devices": "1 CPU"}
+
+
+def test_what_cifar10_lacks_is_said(common: ModuleType) -> None:
+    cifar10, jobs = importlib.import_module("cifar10"), importlib.import_module("jobs")
+    settings = common.Settings()
+    fast, slow = (cifar10._trial("tanh", speed) for speed in (0.25, 0.03))
+    results = jobs.Results({}, {job.key: {"device": "cpu", "result": {"accuracy": 50.0}} for job in (slow,)})
+    assert cifar10.NO_ENCODER in (said := cifar10.remarks(settings, results))
+    assert not any("longest steps" in line for line in said)
+    results.records[fast.key] = {"device": "cpu", "result": {"accuracy": 60.0}}
+    results.records[cifar10._run("encoder", 2.0, 0).key] = {"device": "cpu", "result": {"accuracy": 80.0}}
+    said = cifar10.remarks(settings, results)
+    assert any("tanh" in line and "longest steps" in line for line in said)
+    assert cifar10.NO_ENCODER not in said
+    assert any("encoder, epsilon 4, trial" in line for line in said)
+
+
 def test_noise_of_every_way_keeps_to_its_budget(common: ModuleType) -> None:
     """By the plan that is trained: epochs for basic and advanced composition and zCDP, samples for the others."""
     import torch
