@@ -119,6 +119,13 @@ def test_every_item_has_a_mark_and_lines_or_a_reason(name: str) -> None:
     assert complaints((DOCS / f"{name}.md").read_text(encoding="utf-8"), NUM_ITEMS[name]) == []
 
 
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    """A figure or a script that was renamed leaves links behind."""
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
 @pytest.mark.slow  # 40 seconds of CPU, for lines whose subjects have quick tests of their own
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
 def test_lines_run(path: Path) -> None:
