@@ -212,7 +212,6 @@ class DuckDBEngine:
     def append(self, name: str, sql: str) -> None:
         """Add the rows of a query to a temporary table."""
         self._execute(lambda: self._connection.execute(f"INSERT INTO temp.{quote_name(name)} {sql}"))
-        self._return_memory()
 
     def parts(self, table: str) -> int:
         """Return in how many parts, a power of two, to bound units: several for large Parquet files, fast to read.

@@ -434,7 +434,7 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     rank = dialect.rank([*_ranked_units(plan), *keys], ranking_key)
     order = ", ".join([rank, *keys])  # the keys break ties
     most = plan.groups_per_unit
-    if False:  # the number of the set is the last key, which is the fastest in the group's number
+    if plan.sets:  # the number of the set is the last key, which is the fastest in the group's number
         units, most = [*units, f"g % {len(plan.sets)}" if plan.public_keys else keys[-1]], plan.groups_per_set
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
     return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {most}"
