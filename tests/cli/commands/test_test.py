@@ -159,3 +159,92 @@ def test_other_mistakes(people: Path, capsys: pytest.CaptureFixture[str]) -> Non
     people.write_text("row,arm,bought\n1,a,no\n")
     assert main(["test", str(people), *RATE, "--unit", "row", "--epsilon", "1"]) == 2
     assert capsys.readouterr().out == ""
+
+
+# A catalog declares what flags would.
+
+CATALOG = """
+format = "hush.catalog/1"
+[tables.people]
+data = "people.csv"
+unit = "who"
+bounds.age = [0, 100]
+keys.arm = ["a", "b"]
+keys.bought = ["no", "yes"]
+keys.plan = ["x", "y", "z"]
+[tables.plans]
+data = "plans.csv"
+public = true
+"""
+
+
+@pytest.fixture
+def catalog(people: Path) -> Path:
+    (people.parent / "plans.csv").write_text("plan,price\nx,1\ny,2\nz,3\n")
+    file = people.parent / "clinic.toml"
+    file.write_text(CATALOG)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("columns", "flags"),
+    [
+        (["--between", "arm", "--outcome", "bought"], ["--keys", "arm=a,b", "--keys", "bought=no,yes"]),
+        (["--between", "arm", "--outcome", "age"], ["--keys", "arm=a,b", "--bounds", "age=0:100"]),
+        (["--outcome", "plan", "--shares", "x=0.2,y=0.4,z=0.4"], []),
+    ],
+)
+def test_a_catalog_declares_the_same_test(
+    people: Path, catalog: Path, capsys: pytest.CaptureFixture[str], columns: list[str], flags: list[str]
+) -> None:
+    by_catalog = answer(capsys, "--catalog", catalog, *columns, "--epsilon", 1)
+    by_flags = answer(capsys, people, *columns, *flags, *SPEND)
+    for name in ("hypothesis", "guarantee", "noise_scale"):
+        assert by_catalog[name] == by_flags[name]
+    named = answer(capsys, "--catalog", catalog, "--table", "people", *columns, "--epsilon", 1)
+    assert named["hypothesis"] == by_flags["hypothesis"]
+
+
+ON_RATES = ["--between", "arm", "--outcome", "bought", "--epsilon", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["people.csv", *ON_RATES], "none with --catalog"),
+        ([*ON_RATES, "--unit", "who"], "none with --catalog"),
+        ([*ON_RATES, "--keys", "arm=a,b"], "none with --catalog"),
+        ([*ON_RATES, "--bounds", "age=0:1"], "none with --catalog"),
+        ([*ON_RATES, "--table", "plans"], "one of the tables with a unit: people"),
+        ([*ON_RATES, "--power", "0.1,0.2", "--sizes", "9,9"], "no data beside it"),
+        (["--between", "arm", "--outcome", "who", "--epsilon", "1"], "give who keys, or else bounds"),
+    ],
+)
+def test_a_catalog_and_flags_do_not_contradict_each_other(
+    catalog: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["test", *words, "--catalog", str(catalog)]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('unit = "who"', 'unit = {column = "who", time = "day", window = "month"}', "window of time"),
+        ('keys.arm = ["a", "b"]', 'keys.arm = ["a", {null = true}]', "texts, whole numbers"),
+        ('keys.arm = ["a", "b"]', 'keys.arm = ["a"]', "two categories"),
+        ('keys.arm = ["a", "b"]', 'key.arm = ["a", "b"]', "without mistakes"),
+        ('data = "people.csv"', "", "catalog"),
+    ],
+)
+def test_what_a_catalog_declares_and_a_test_cannot_take_is_refused(
+    catalog: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, message: str
+) -> None:
+    catalog.write_text(CATALOG.replace(old, new, 1))
+    assert main(["test", "--catalog", str(catalog), *ON_RATES]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_table_is_named_without_a_catalog(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", str(people), *RATE, *SPEND, "--table", "people"]) == 2
+    assert "none without --catalog" in " ".join(capsys.readouterr().err.split())

@@ -11,15 +11,15 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hush.cli.charging import add_charging, budget_of, note_uncharged
-from hush.cli.declarations import parse_bounds, parse_pair, parse_values
+from hush.cli.commands.tested_table import TestedTable, tested_table
+from hush.cli.declarations import parse_bounds, parse_pair
 from hush.cli.json_values import plain
 from hush.cli.terminal import wrapped
 from hush.cli.words import NOISES
-from hush.errors import InvalidArgument, Unsupported
+from hush.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from hush.data import RowTable, TableData
@@ -41,7 +41,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "converted=no,yes --unit user_id --epsilon 0.5. Before spending: hush test --power 0.10,0.12 --sizes 4000,4000 "
         "--epsilon 0.5 reads no data.",
     )
-    parser.add_argument("data", nargs="?", metavar="DATA", help="a CSV, Excel or Parquet file; not with --power")
+    parser.add_argument(
+        "data", nargs="?", metavar="DATA", help="a CSV, Excel or Parquet file; not with --power or --catalog"
+    )
+    parser.add_argument(
+        "--catalog",
+        metavar="FILE",
+        help="a file that declares the table, in place of DATA, --unit, --keys and --bounds; `hush catalog init` "
+        "writes one",
+    )
+    parser.add_argument("--table", metavar="NAME", help="the table of the catalog; if omitted, the only one of people")
     parser.add_argument("--between", metavar="COLUMN", help="the groups to compare, or the other column")
     parser.add_argument("--outcome", metavar="COLUMN", help="the column to compare")
     parser.add_argument(
@@ -99,13 +108,16 @@ def run(options: argparse.Namespace) -> None:
     for name in ("sizes", "stds", "level"):
         if getattr(options, name) is not None:
             raise InvalidArgument(name, getattr(options, name), "none without --power", "It describes a plan")
-    test = _chosen(options)
+    if options.outcome is None:
+        raise InvalidArgument("outcome", None, "the column to compare")
+    table = tested_table(options)
+    test = _chosen(options, table)
     budget = budget_of(options)
     note_uncharged(budget)
-    data = _open(options)
+    data = table.open({"outcome": options.outcome, "between": options.between})
     noise = None if options.noise is None else NOISES[options.noise]()
     settings = {
-        "units": _units(options, data),
+        "units": _units(table, data),
         "epsilon": options.epsilon,
         "delta": options.delta,
         "noise": noise,
@@ -130,17 +142,12 @@ def _json_object(result: HypothesisResult) -> dict[str, Any]:
     return content if result.receipt is None else {**content, "charged": result.receipt.to_dict()}
 
 
-def _chosen(options: argparse.Namespace) -> Test:
+def _chosen(options: argparse.Namespace, table: TestedTable) -> Test:
     """Return the test that the declarations choose: a function of the rows and of the settings."""
-    if options.outcome is None:
-        raise InvalidArgument("outcome", None, "the column to compare")
-    keys, bounds = _parse_keys(options.keys or []), parse_bounds(options.bounds or [])
-    for name in {*keys, *bounds} - {options.outcome, options.between}:
-        raise InvalidArgument("keys" if name in keys else "bounds", name, "a column of this test")
     if options.shares is not None:
         if options.between is not None:
             raise InvalidArgument("shares", options.shares, "none with --between", "It tests one column alone")
-        if keys or bounds:
+        if options.keys or options.bounds:
             raise InvalidArgument(
                 "shares", options.shares, "none with --keys or --bounds", "It names the values itself"
             )
@@ -150,8 +157,8 @@ def _chosen(options: argparse.Namespace) -> Test:
         raise InvalidArgument("between", None, "the groups to compare", "Or give --shares, to test one column")
     if options.between == options.outcome:
         raise InvalidArgument("between", options.between, "another column than --outcome")
-    kinds = _kind(options.between, keys, bounds), _kind(options.outcome, keys, bounds)
-    return _OF_KINDS[kinds](options, keys, bounds)
+    kinds = _kind(options.between, table), _kind(options.outcome, table)
+    return _OF_KINDS[kinds](options, table)
 
 
 def _with_confidence(settings: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
@@ -165,12 +172,12 @@ def _refuse_confidence(options: argparse.Namespace) -> None:
         raise InvalidArgument("confidence", options.confidence, "none", "Only means and proportions have an interval")
 
 
-def _kind(name: str, keys: dict[str, Any], bounds: dict[str, Any]) -> str:
+def _kind(name: str, table: TestedTable) -> str:
     """Return whether a column is one of categories or of numbers, which is public."""
-    if (name in keys) == (name in bounds):
-        advice = f"--keys {name}=a,b,... makes it one of categories, --bounds {name}=0:100 one of numbers"
+    if (name in table.keys) == (name in table.bounds):
+        advice = table.advice.format(name)
         raise InvalidArgument("keys", None, f"a declaration of the column {name}, and only one", advice)
-    return "categories" if name in keys else "numbers"
+    return "categories" if name in table.keys else "numbers"
 
 
 def _fit(outcome: str, shares: dict[str, float]) -> Test:
@@ -180,10 +187,10 @@ def _fit(outcome: str, shares: dict[str, float]) -> Test:
     return lambda rows, settings: goodness_of_fit(rows.codes(outcome, list(shares)), by_code, **settings)
 
 
-def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+def _between_categories(options: argparse.Namespace, table: TestedTable) -> Test:
     from hush.statistics.hypotheses import compare_proportions, independence
 
-    groups, outcomes = keys[options.between], keys[options.outcome]
+    groups, outcomes = table.keys[options.between], table.keys[options.outcome]
     if len(outcomes) > 2:
         _refuse_confidence(options)
 
@@ -197,10 +204,10 @@ def _between_categories(options: argparse.Namespace, keys: dict[str, Any], bound
     return test
 
 
-def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+def _of_means(options: argparse.Namespace, table: TestedTable) -> Test:
     from hush.statistics.hypotheses import compare_means
 
-    groups, limits = keys[options.between], bounds[options.outcome]
+    groups, limits = table.keys[options.between], table.bounds[options.outcome]
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         values, codes = rows.floats([options.outcome])[0], rows.codes(options.between, groups)
@@ -211,11 +218,11 @@ def _of_means(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[st
     return test
 
 
-def _of_numbers(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+def _of_numbers(options: argparse.Namespace, table: TestedTable) -> Test:
     from hush.statistics.hypotheses import correlation
 
     _refuse_confidence(options)
-    limits = bounds[options.between], bounds[options.outcome]
+    limits = table.bounds[options.between], table.bounds[options.outcome]
 
     def test(rows: RowTable, settings: dict[str, Any]) -> HypothesisResult:
         first, second = rows.floats([options.between, options.outcome])
@@ -224,7 +231,7 @@ def _of_numbers(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[
     return test
 
 
-def _refused(options: argparse.Namespace, keys: dict[str, Any], bounds: dict[str, Any]) -> Test:
+def _refused(options: argparse.Namespace, table: TestedTable) -> Test:
     raise InvalidArgument(
         "between", options.between, "the column of categories", f"Swap it with --outcome {options.outcome}"
     )
@@ -238,56 +245,17 @@ _OF_KINDS: dict[tuple[str, str], Callable[..., Test]] = {
 }
 
 
-def _open(options: argparse.Namespace) -> TableData:
-    """Return the file, whose rows are not read yet."""
-    try:
-        from hush.data import open_table_file
-    except ImportError as error:
-        raise Unsupported(f"files need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
-    if options.unit is None:
-        advice = "If each row is a different person, write --unit row"
-        raise InvalidArgument("unit", None, "the column that identifies the privacy unit", advice)
-    path = None if options.data is None else Path(options.data)
-    data = open_table_file(path, path.name) if path is not None and path.is_file() else None
-    if data is None:
-        raise InvalidArgument("data", options.data, "an existing .csv, .xlsx or .parquet file")
-    for role in ("outcome", "between"):
-        if getattr(options, role) is not None:
-            data.check_column(role, getattr(options, role))
-    if options.unit != "row":
-        return data.with_ids(data.check_column("unit", options.unit))
-    if "row" in data.columns:
-        raise InvalidArgument("unit", "row", "a word that is no column", "Rename the column called row")
-    return data
-
-
-def _units(options: argparse.Namespace, data: TableData) -> Any:
+def _units(table: TestedTable, data: TableData) -> Any:
     """Return the unit of each row. An empty cell is no id: such rows are left out."""
     from hush.statistics import EachRow
 
-    return EachRow() if options.unit == "row" else [text or None for text in data.rows.texts(options.unit).tolist()]
+    return EachRow() if table.unit == "row" else [text or None for text in data.rows.texts(str(table.unit)).tolist()]
 
 
 def _with_assumptions(result: HypothesisResult, data: TableData) -> HypothesisResult:
     """Return the result with what is assumed about the file."""
     assumptions = (*result.guarantee.assumptions, *data.file_assumptions)
     return replace(result, guarantee=replace(result.guarantee, assumptions=assumptions))
-
-
-def _parse_keys(texts: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return the categories of each column of ``COLUMN=A,B,...``: two or more, each named once.
-
-    The tests get codes, which are always distinct.
-    """
-    keys: dict[str, tuple[str, ...]] = {}
-    for text in texts:
-        name, values = parse_pair("keys", text, "COLUMN=A,B,...")
-        if name in keys:
-            raise InvalidArgument("keys", text, f"the column {name} once")
-        keys[name] = parse_values("keys", text, values)
-        if not 2 <= len(keys[name]) == len(set(keys[name])):
-            raise InvalidArgument("keys", text, "two categories or more, each of them once")
-    return keys
 
 
 def _parse_shares(text: str) -> dict[str, float]:
@@ -326,7 +294,7 @@ def _design(options: argparse.Namespace) -> Design:
 
 def _print_power(options: argparse.Namespace) -> None:
     """Print the power of a test at this epsilon, and what a power of 0.8 takes."""
-    if options.data is not None:
+    if options.data is not None or options.catalog is not None:
         raise InvalidArgument("power", options.power, "no data beside it", "It is computed from public numbers")
     design = _design(options)
     noise = None if options.noise is None else NOISES[options.noise]()

@@ -35,11 +35,16 @@ class ParquetFile:
         types: Their types, in DuckDB's words.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Read the footer."""
+    def __init__(self, path: Path, connection: Any = None) -> None:
+        """Read the footer.
+
+        Args:
+            path: The file.
+            connection: A connection of `hush.data.connect`; None for a new one, which takes time and memory.
+        """
         self.path = path
         self._location = quote_text(plain_path(path))
-        connection = connect()
+        connection = connect() if connection is None else connection
         with redact_errors(path.name):
             rows = connection.execute(f"DESCRIBE SELECT * FROM read_parquet({self._location})").fetchall()
             in_milliseconds = connection.execute(

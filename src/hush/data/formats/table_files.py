@@ -48,6 +48,7 @@ def open_table_file(
     delimiter: str | None = None,
     decimal_comma: Sequence[str] = (),
     ids: Collection[str] = (),
+    connection: Any = None,
 ) -> TableData | None:
     """Open a table file by its file-name ending; None for any other ending.
 
@@ -57,6 +58,7 @@ def open_table_file(
         delimiter: The separator of a CSV file; None for the most frequent one of the header.
         decimal_comma: The columns of a CSV file whose numbers have decimal commas.
         ids: The columns of ids in a CSV file, which stay as they are written.
+        connection: A connection of `hush.data.connect` that may read a Parquet file; None for a new one.
     """
     file_name = path.name.lower()
     if file_name.endswith(CSV_ENDINGS):
@@ -74,7 +76,7 @@ def open_table_file(
     if file_name.endswith(_EXCEL_ENDINGS):
         return _text_table(name, Worksheet(path), ("the table is the first worksheet of the workbook",))
     if file_name.endswith(PARQUET_ENDINGS):
-        return open_parquet(path, name)
+        return open_parquet(path, name, connection)
     if file_name.endswith(_OTHER_SPREADSHEETS):
         raise InvalidArgument("data", name, TABLE_FILES, "Save the workbook as CSV UTF-8, or as .xlsx")
     return None
@@ -116,14 +118,15 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def open_parquet(path: Path, name: str) -> TableData:
+def open_parquet(path: Path, name: str, connection: Any = None) -> TableData:
     """Open a Parquet file. Only its footer is read here.
 
     Args:
         path: The file.
         name: The name that the caller used.
+        connection: As for `open_table_file`.
     """
-    file = ParquetFile(path)
+    file = ParquetFile(path, connection)
     columns = ", ".join(f"c{number}" for number in range(len(file.columns)))
 
     def fill(connection: Any, table: str) -> None:

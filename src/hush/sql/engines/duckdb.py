@@ -207,6 +207,7 @@ class DuckDBEngine:
     def materialise(self, name: str, sql: str) -> None:
         """Store the rows of a query in a temporary table."""
         self._execute(lambda: self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS {sql}"))
+        self._return_memory()
 
     def append(self, name: str, sql: str) -> None:
         """Add the rows of a query to a temporary table."""
@@ -226,6 +227,7 @@ class DuckDBEngine:
         """Remove a temporary table."""
         with redact_errors():
             self._connection.execute(f"DROP TABLE IF EXISTS temp.{quote_name(name)}")
+        self._return_memory()
 
     def _execute(self, statement: Callable[[], Any]) -> Any:
         """Run a statement. If it fails over a value of a Parquet file that DuckDB cannot read, such values are NULL."""
@@ -257,7 +259,7 @@ class DuckDBEngine:
         path = Path(data)
         if not path.is_file():
             raise InvalidArgument("data", path.name, "an existing file")
-        file = open_table_file(path, path.name)
+        file = open_table_file(path, path.name, connection=None if self._is_yours else self._connection)
         if file is None:
             raise InvalidArgument("data", path.name, ACCEPTED)
         self._paths[name] = path
@@ -295,7 +297,17 @@ class DuckDBEngine:
         with redact_errors():
             self._connection.execute(f"SET allowed_paths = [{listed}]")
             self._connection.execute("SET enable_external_access = false")
+            # For `_return_memory`. The text is rounded down: read again after it is set, it would shrink each time.
+            ((limit,),) = self._connection.execute("SELECT current_setting('memory_limit')").fetchall()
+            self._memory_limit = str(limit)
+            self._connection.execute("SET allowed_configs = ['memory_limit']")
             self._connection.execute("SET lock_configuration = true")
+
+    def _return_memory(self) -> None:
+        """Give what a query has freed back to the system. DuckDB does so when its limit is set, be it the same one."""
+        if not self._is_yours:
+            with redact_errors():
+                self._connection.execute(f"SET memory_limit = {quote_text(self._memory_limit)}")
 
     def _check_collation(self) -> None:
         """Refuse a connection whose default collation is not binary."""

@@ -8,7 +8,7 @@ privacy cost does not depend on which of the two is used: noise is drawn anew fo
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,10 @@ from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.releases import SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import GroupCells, Keys
+
+# For how many parts of the engine's one pass over a file finds the groups that units may keep, and in how many parts of
+# the units a table of rows is added up. If the engine has no more than so many parts, all rows are stored.
+_PARTS_OF_FIRST, _PARTS_OF_ROWS, _MOST_STORED = 4, 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,11 @@ class BoundedViews:
 
     def _build(self, table: str, plan: QueryPlan) -> None:
         """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
-        dialect, key = self.engine.dialect, self.ranking_key
-        _fill(self._keeper, table, _num_parts(plan, self.engine), partial(plan.sql, dialect, ranking_key=key))
+        dialect, key, parts = self.engine.dialect, self.ranking_key, _num_parts(plan, self.engine)
+        if plan.searches(parts) or 1 < parts <= _MOST_STORED:
+            _fill_from_rows(self.engine, table, plan, key, parts)
+        else:
+            _fill(self._keeper, table, parts, partial(plan.sql, dialect, ranking_key=key))
 
     def load(self) -> None:
         """Let the engine read files. Call it before anything is charged: a damaged file is refused here."""
@@ -216,6 +223,49 @@ def _fill(engine: KeepsViews, table: str, parts: int, sql: Callable[..., str]) -
     except BaseException:  # half a table would look like a whole one
         engine.drop(table)
         raise
+
+
+def _fill_from_rows(engine: Engine, table: str, plan: QueryPlan, key: bytes, parts: int) -> None:
+    """Store a view in parts of the units, and before that their rows, those of several parts at a time."""
+    assert isinstance(engine, KeepsViews)
+    assert isinstance(engine, InParts)
+    try:
+        smaller = 2 if parts <= _MOST_STORED else _PARTS_OF_ROWS
+        for index, tables in _rows_of_units(engine, table, plan, key, parts):
+            for part in range(smaller * index, smaller * (index + 1)):
+                sql = plan.sql(ranking_key=key, part=(part, smaller * tables), rows=f"{table}_rows")
+                (engine.append if part else engine.materialise)(table, sql)
+    except BaseException:  # half a table would look like a whole one
+        engine.drop(table)
+        raise
+    finally:
+        engine.drop(f"{table}_first")
+        engine.drop(f"{table}_rows")
+
+
+def _rows_of_units(engine: Engine, table: str, plan: QueryPlan, key: bytes, parts: int) -> Iterator[tuple[int, int]]:
+    """Store the rows of one group of units after another; yield its index, and how many there are.
+
+    Rows of groups that cannot be kept are left out, if that is worth a search: one pass over the file finds these
+    groups for many units, and the rows that are left are stored for twice as many units at a time. If most rows are
+    left, as where units have few rows, the search ends.
+    """
+    assert isinstance(engine, KeepsViews)
+    first, rows = f"{table}_first", f"{table}_rows"
+    searches = parts // _PARTS_OF_FIRST if plan.searches(parts) else 1
+    is_searched = plan.searches(parts)
+    for index in range(searches):
+        if is_searched:
+            engine.materialise(first, plan.first_sql(ranking_key=key, part=(index, searches)))
+            is_searched = bool(engine.run(plan.selective_sql(first))[0][0])
+        if not is_searched:
+            engine.drop(first)
+        tables = parts // 2 if is_searched else parts
+        for number in range(tables // searches * index, tables // searches * (index + 1)):
+            stored = first if is_searched else None
+            engine.materialise(rows, plan.rows_sql(stored, ranking_key=key, part=(number, tables)))
+            yield number, tables
+            engine.drop(rows)  # before the next ones are there
 
 
 def _num_parts(plan: QueryPlan, engine: Engine) -> int:

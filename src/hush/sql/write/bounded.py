@@ -5,7 +5,8 @@ The query is a chain of common table expressions:
 hush_subquery0, hush_subquery1, ...  the subqueries of the query, each once
 hush_raw      the unit, keys and values of each row; nothing here can fail
 hush_cleaned  keys are replaced by their index in the public lists; rows with unlisted keys are dropped
-              (in parts of a large table, hush_listed and hush_first come before it, and leave out further rows)
+              (in parts of a large table, hush_listed and hush_first come before it, and leave out further rows;
+              sums read hush_first, and these rows, from tables that are stored first)
 hush_pairs    one row per unit and group: the unit's contribution to each release, clamped *after* it is summed
 hush_kept     at most groups_per_unit of these rows per unit, chosen by a keyed hash
 summary       one row per group: the sum of the contributions, and the number of units
@@ -52,13 +53,63 @@ _SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 8, 4, 8
 _CENTRED = (Quantity.CENTRED, Quantity.SQUARES)
 
 
-def groups_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
-    """Return the query from tables to groups, of all units or of one part (index, parts) of them."""
+def groups_query(
+    plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1), rows: str | None = None
+) -> str:
+    """Return the query from tables to groups, of all units or of one part (index, parts) of them.
+
+    Args:
+        plan: The plan.
+        dialect: The engine's dialect.
+        ranking_key: Decides which groups of a unit are kept.
+        part: The part of the units.
+        rows: The quoted name of a table of the rows of `rows_query`, to read instead of the tables.
+    """
     keys = _key_names(plan)
     totals = [f"COALESCE(SUM({release.name}), 0) AS {release.name}" for release in plan.sums]
     selected = f"SELECT {', '.join([*keys, 'COUNT(*) AS units', *totals])} FROM hush_kept"
     # Public groups without rows are missing here, and `QueryPlan.groups` adds them.
-    return f"WITH {_layers(plan, dialect, ranking_key, part)} {selected}" + _group_by(keys)
+    return f"WITH {_layers(plan, dialect, ranking_key, part, rows)} {selected}" + _group_by(keys)
+
+
+def searches(plan: QueryPlan, parts: int) -> bool:
+    """Return whether rows of groups that cannot be kept go before they are added up: see `_first_layer`."""
+    most_groups, units, keys = _most_groups(plan), _ranked_units(plan), _key_names(plan)
+    few = plan.num_groups is not None and plan.num_groups <= _WORTH_A_SEARCH * most_groups
+    if plan.sets:  # each set keeps groups of its own, wherever those of other sets are
+        return False
+    return parts >= _SEARCHED_PARTS and bool(units) and bool(keys) and not few and most_groups <= _MOST_SEARCHED
+
+
+def first_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int]) -> str:
+    """Return the query for hush_first, of one part of the units: the buckets in which each may keep groups."""
+    return f"WITH {_text(_listed_layers(plan, dialect, part))} {_first_layer(plan, dialect, ranking_key)}"
+
+
+def is_selective(first: str) -> str:
+    """Return the query for whether about half of the rows, or fewer, are in the buckets of `first_query`.
+
+    Ranks are spread evenly over the 64 buckets, and those in which a unit may keep groups are the lowest ones.
+    """
+    return f"SELECT AVG(CASE WHEN m = 0 THEN 64 ELSE BIT_COUNT(m) END) <= 32 FROM {first}"
+
+
+def rows_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int], first: str | None) -> str:
+    """Return the query for the rows that may count, of one part of the units.
+
+    Args:
+        plan: The plan.
+        dialect: The engine's dialect.
+        ranking_key: Decides which groups of a unit are kept.
+        part: The part of the units.
+        first: The quoted name of a table of the rows of `first_query`, about these units and maybe others; None for all
+            rows.
+    """
+    layers = _listed_layers(plan, dialect, part)
+    if first is None:
+        return f"WITH {_text(layers)} SELECT * FROM hush_listed"
+    layers["hush_first"] = f"SELECT * FROM {first} AS r{_part_condition(part)}"
+    return f"WITH {_text(layers)} {_searched_layer(plan, dialect, ranking_key)}"
 
 
 def levels_query(plan: QueryPlan, dialect: Dialect, num_levels: int) -> str:
@@ -194,13 +245,12 @@ def _in_kept_groups(plan: QueryPlan, dialect: Dialect, value: str, item: str) ->
     return f"SELECT {owned}, {item} FROM {rows} INNER JOIN hush_kept AS p ON {same_group}"
 
 
-def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
+def _layers(
+    plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1), rows: str | None = None
+) -> str:
     """Return the common table expressions, in the order of the data."""
-    writer = RelationWriter(plan.origin, plan.where, dialect)
     layers = {
-        **writer.definitions,
-        "hush_raw": _raw_layer(plan, writer, dialect),
-        **_cleaned_layers(plan, dialect, ranking_key, part),
+        **_cleaned_layers(plan, dialect, ranking_key, part, rows),
         "hush_pairs": _pairs_layer(plan, dialect),
         "hush_kept": _kept_layer(plan, dialect, ranking_key),
     }
@@ -209,6 +259,11 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
         layers["hush_turns"] = _turns_layer(plan, dialect, ranking_key)
         del layers["hush_kept"]  # a later layer of this name, so that it comes after the turns
         layers["hush_kept"] = _cut_layer(plan, dialect)
+    return _text(layers)
+
+
+def _text(layers: Mapping[str, str]) -> str:
+    """Return common table expressions as they follow WITH."""
     return ", ".join(f"{name} AS ({text})" for name, text in layers.items())
 
 
@@ -256,34 +311,61 @@ def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
     return f"SELECT {', '.join(items)} FROM hush_raw AS r {' '.join(joins)}".rstrip()
 
 
-def _cleaned_layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int]) -> dict[str, str]:
-    """Return the layer of cleaned rows. In parts of a large table, it has no rows of groups that cannot be kept.
+def _cleaned_layers(
+    plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int], rows: str | None
+) -> dict[str, str]:
+    """Return the layers up to that of cleaned rows, which have no rows of groups that cannot be kept, if searched."""
+    if rows is not None:
+        return {"hush_cleaned": f"SELECT * FROM {rows} AS r{_part_condition(part)}"}
+    layers = _listed_layers(plan, dialect, part)
+    if not searches(plan, part[1]):
+        layers["hush_cleaned"] = layers.pop("hush_listed")
+        return layers
+    first, cleaned = _first_layer(plan, dialect, ranking_key), _searched_layer(plan, dialect, ranking_key)
+    return {**layers, "hush_first": first, "hush_cleaned": cleaned}
+
+
+def _listed_layers(plan: QueryPlan, dialect: Dialect, part: tuple[int, int]) -> dict[str, str]:
+    """Return the layers up to that of rows with listed keys, of one part of the units."""
+    writer = RelationWriter(plan.origin, plan.where, dialect)
+    listed = _cleaned_layer(plan, dialect) + _part_condition(part)
+    raw = _raw_layer(plan, writer, dialect)  # which adds to the definitions
+    return {**writer.definitions, "hush_raw": raw, "hush_listed": listed}
+
+
+def _first_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
+    """Return the buckets in which each unit may keep groups, as bits of m; 0 for a unit that may keep all.
 
     `_kept_layer` keeps the groups of a unit with the smallest ranks, and so does `_turns_layer`. The first 6 bits of a
     rank are its bucket. If the L-th lowest bucket of a unit that is not empty is b, at least L of its groups are in
     buckets up to b, so the L smallest ranks are. Rows of other buckets can go before they are added up: the outcome
     is the same, and far fewer pairs of a unit and a group are in memory. A unit with fewer buckets than L keeps all.
     """
-    cleaned = _cleaned_layer(plan, dialect) + _part_condition(part)
-    most_groups = min(plan.groups_per_unit, plan.rows_per_unit) if plan.in_total else plan.groups_per_unit
-    units, keys = _ranked_units(plan), _key_names(plan)
-    few = plan.num_groups is not None and plan.num_groups <= _WORTH_A_SEARCH * most_groups
-    if part[1] < _SEARCHED_PARTS or not units or not keys or few or most_groups > _MOST_SEARCHED:
-        return {"hush_cleaned": cleaned}
     # Differences of unsigned numbers below 0 would raise, so 1 is subtracted from positive numbers only.
-    bucket = f"(CAST(1 AS UBIGINT) << ({dialect.rank([f'r.{name}' for name in [*units, *keys]], ranking_key)} >> 58))"
-    shown = ", ".join(units)
+    shown, bucket = ", ".join(_ranked_units(plan)), _bucket(plan, dialect, ranking_key)
     buckets = f"SELECT {shown}, BIT_OR({bucket}) AS m FROM hush_listed AS r GROUP BY {shown}"
-    for _ in range(most_groups - 1):  # without the lowest bit
+    for _ in range(_most_groups(plan) - 1):  # without the lowest bit
         buckets = f"SELECT {shown}, m & (m - LEAST(m, 1)) AS m FROM ({buckets}) AS q"
     lowest = f"SELECT {shown}, m - (m & (m - LEAST(m, 1))) AS m FROM ({buckets}) AS q"
-    same_unit = " AND ".join(f"f.{name} = r.{name}" for name in units)
-    return {
-        "hush_listed": cleaned,
-        "hush_first": f"SELECT {shown}, m + (m - LEAST(m, 1)) AS m FROM ({lowest}) AS q",
-        "hush_cleaned": f"SELECT r.* FROM hush_listed AS r INNER JOIN hush_first AS f ON {same_unit} "
-        f"WHERE f.m = 0 OR {bucket} & f.m <> 0",
-    }
+    return f"SELECT {shown}, m + (m - LEAST(m, 1)) AS m FROM ({lowest}) AS q"
+
+
+def _searched_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
+    """Return the rows of hush_listed in the buckets of hush_first."""
+    same_unit = " AND ".join(f"f.{name} = r.{name}" for name in _ranked_units(plan))
+    in_first = f"f.m = 0 OR {_bucket(plan, dialect, ranking_key)} & f.m <> 0"
+    return f"SELECT r.* FROM hush_listed AS r INNER JOIN hush_first AS f ON {same_unit} WHERE {in_first}"
+
+
+def _bucket(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
+    """Return the bucket of a row's group, as one bit of a number of 64 bits."""
+    names = [f"r.{name}" for name in [*_ranked_units(plan), *_key_names(plan)]]
+    return f"(CAST(1 AS UBIGINT) << ({dialect.rank(names, ranking_key)} >> 58))"
+
+
+def _most_groups(plan: QueryPlan) -> int:
+    """Return in how many groups a unit may count."""
+    return min(plan.groups_per_unit, plan.rows_per_unit) if plan.in_total else plan.groups_per_unit
 
 
 def _part_condition(part: tuple[int, int]) -> str:

@@ -167,7 +167,14 @@ class QueryPlan:
         indices = dict.fromkeys([*added_up, *(tree.value for tree in trees)])
         return [column for index in indices if index is not None for column in summed_columns(self.values[index])]
 
-    def sql(self, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)) -> str:
+    def sql(
+        self,
+        dialect: str = "duckdb",
+        *,
+        ranking_key: bytes,
+        part: tuple[int, int] = (0, 1),
+        rows: str | None = None,
+    ) -> str:
         """Return the whole query: one row per group, exact and bounded. `groups` reads its result.
 
         Args:
@@ -176,9 +183,40 @@ class QueryPlan:
                 them secret. Users who know them, however, could name their groups so that these are kept more often.
             part: (index, parts): only units whose hash begins with the bits of ``index``. All parts together are the
                 whole. Their number is a power of two. DuckDB only, because hashes of other engines can be negative.
+            rows: The name of a table of the rows of `rows_sql`, about these units and maybe others. The result is the
+                same as without it.
         """
         _check_part(part, dialect)
-        return bounded.groups_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
+        form = dialect_named(dialect)
+        stored = None if rows is None else form.identifier(rows)
+        return bounded.groups_query(self, form, _checked_key(ranking_key), part, stored)
+
+    def searches(self, parts: int) -> bool:
+        """Return whether, in so many parts, rows of groups that a unit cannot keep are left out before they count."""
+        return bounded.searches(self, parts)
+
+    def first_sql(self, *, ranking_key: bytes, part: tuple[int, int]) -> str:
+        """Return DuckDB's query for where the groups that each unit may keep are: see `rows_sql`."""
+        _check_part(part, "duckdb")
+        return bounded.first_query(self, dialect_named("duckdb"), _checked_key(ranking_key), part)
+
+    def selective_sql(self, first: str) -> str:
+        """Return DuckDB's query for whether far fewer rows are left than there are, from a table of `first_sql`."""
+        return bounded.is_selective(dialect_named("duckdb").identifier(first))
+
+    def rows_sql(self, first: str | None, *, ranking_key: bytes, part: tuple[int, int]) -> str:
+        """Return DuckDB's query for the rows of the groups that units may keep, a few more than they will.
+
+        Args:
+            first: The name of a table of the result of `first_sql`, about these units and maybe others; None for the
+                rows of all groups.
+            ranking_key: As for `sql`.
+            part: As for `sql`.
+        """
+        _check_part(part, "duckdb")
+        dialect = dialect_named("duckdb")
+        stored = None if first is None else dialect.identifier(first)
+        return bounded.rows_query(self, dialect, _checked_key(ranking_key), part, stored)
 
     def summary_sql(self, table: str, dialect: str = "duckdb", *, columns: Mapping[str, str]) -> str:
         """Return the query that adds up a table of the results of `sql`, of parts of the units. `groups` reads it.

@@ -51,7 +51,10 @@ def independence(
 ) -> HypothesisResult:
     """Test whether two categorical columns are independent: the chi-squared test of a contingency table.
 
-    The other arguments are those of `compare_means`.
+    Each unit counts once: by one random row of those that can be used. There is no estimate and no interval. Measures
+    of association such as Cramer's V are 0 where columns are independent, at the edge of their range; simulated
+    intervals are not valid near there, and those from tail inversions (Smithson 2003) know no noise. For two columns of
+    two values, `compare_proportions` gives the difference of the shares with an interval.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import EachRow
@@ -65,19 +68,23 @@ def independence(
         second: Another column of the same rows.
         first_keys: The public list of values of the first column. Rows with others are left out.
         second_keys: The public list of values of the second column.
-        units: As for `compare_means`.
-        epsilon: As for `compare_means`.
-        delta: As for `compare_means`.
-        noise: As for `compare_means`.
-        num_simulations: As for `compare_means`.
-        source: As for `compare_means`.
-        budget: As for `compare_means`.
+        units: The id of the person behind each row; `EachRow()` if each row is about a different person.
+        epsilon: The cost of the test.
+        delta: The delta for Gaussian noise.
+        noise: The kind of noise; None for the kind with the smaller error.
+        num_simulations: How many datasets to simulate under the hypothesis. No p-value is below one over it.
+        source: The source of all randomness; by default the operating system.
+        budget: A budget to charge, such as one of a ledger. It is charged before totals are computed.
 
     Guarantee:
-        As `compare_means`.
+        (epsilon, delta)-differential privacy for all rows of one unit (delta = 0 with Laplace noise); whatever is
+        computed from the noisy totals costs nothing more.
 
     Assumes:
-        As `compare_means`. Keys are public (the caller's duty).
+        Each person has exactly one id (the caller's duty). Keys are public (the caller's duty). For the p-value: units
+        are independent, and were not chosen by looking at the data (the caller's duty). The p-value is simulated from
+        the shares that were estimated, as if the columns were independent; its level is measured, not proven
+        (``reproductions/hypothesis_tests.py``).
 
     References:
         Gaboardi, Lim, Rogers & Vadhan 2016 (simulated independence test); Kifer & Rogers 2017 (the statistic); Wang,
@@ -112,7 +119,9 @@ def goodness_of_fit(
 ) -> HypothesisResult:
     """Test whether values have stated shares: the chi-squared test of goodness of fit, for two values a binomial test.
 
-    The other arguments are those of `compare_means`.
+    Each unit counts once: by one random row of those that can be used. There is no interval, because the hypothesis is
+    about all shares at once, and no single number tells by how much they differ. `statistics.count` by value gives the
+    share of each, with intervals.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import EachRow
@@ -124,19 +133,23 @@ def goodness_of_fit(
     Args:
         values: The values. Rows with a value that is not among the keys of ``shares`` are left out.
         shares: The share of each value under the hypothesis: positive numbers that add up to 1.
-        units: As for `compare_means`.
-        epsilon: As for `compare_means`.
-        delta: As for `compare_means`.
-        noise: As for `compare_means`.
-        num_simulations: As for `compare_means`.
-        source: As for `compare_means`.
-        budget: As for `compare_means`.
+        units: The id of the person behind each row; `EachRow()` if each row is about a different person.
+        epsilon: The cost of the test.
+        delta: The delta for Gaussian noise.
+        noise: The kind of noise; None for the kind with the smaller error.
+        num_simulations: How many datasets to simulate under the hypothesis. No p-value is below one over it.
+        source: The source of all randomness; by default the operating system.
+        budget: A budget to charge, such as one of a ledger. It is charged before totals are computed.
 
     Guarantee:
-        As `compare_means`.
+        (epsilon, delta)-differential privacy for all rows of one unit (delta = 0 with Laplace noise); whatever is
+        computed from the noisy totals costs nothing more.
 
     Assumes:
-        As `compare_means`. The shares are public, and were not chosen after a look at the data (the caller's duty).
+        Each person has exactly one id (the caller's duty). The shares are public, and were not chosen after a look at
+        the data (the caller's duty). For the p-value: units are independent, and were not chosen by looking at the data
+        (the caller's duty). The p-value is simulated from the stated shares; its level is measured, not proven
+        (``reproductions/hypothesis_tests.py``).
 
     References:
         Gaboardi, Lim, Rogers & Vadhan 2016; Kifer & Rogers 2017.

@@ -44,8 +44,11 @@ def correlation(
 ) -> HypothesisResult:
     """Test whether two numeric columns are uncorrelated.
 
-    The estimate is Pearson's correlation of the clamped values. It has no interval, which would need the distribution
-    of both columns together. The other arguments are those of `compare_means`.
+    Each unit counts once: by one random row of those that can be used. The estimate is Pearson's correlation of the
+    clamped values. It has no interval: the variance of a correlation depends on moments of the fourth order of both
+    columns together (Steiger & Hakstian 1982), such as that of x^3 y. The release has those of x^2 y^2 at most, and
+    further moments would need more noise in all of them. Fisher's transformation takes the columns to be normal, which
+    clamped values are not.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import EachRow
@@ -60,23 +63,29 @@ def correlation(
         second: Another column of the same rows.
         first_bounds: The public range of the first column.
         second_bounds: The public range of the second column.
-        units: As for `compare_means`.
-        epsilon: As for `compare_means`.
-        delta: As for `compare_means`.
-        noise: As for `compare_means`.
-        num_simulations: As for `compare_means`.
-        source: As for `compare_means`.
-        budget: As for `compare_means`.
+        units: The id of the person behind each row; `EachRow()` if each row is about a different person.
+        epsilon: The cost of the test.
+        delta: The delta for Gaussian noise.
+        noise: The kind of noise; None for the kind with the smaller error.
+        num_simulations: How many datasets to simulate under the hypothesis. No p-value is below one over it.
+        source: The source of all randomness; by default the operating system.
+        budget: A budget to charge, such as one of a ledger. It is charged before totals are computed.
 
     Guarantee:
-        As `compare_means`.
+        (epsilon, delta)-differential privacy for all rows of one unit (delta = 0 with Laplace noise); whatever is
+        computed from the noisy totals costs nothing more.
 
     Assumes:
-        As `compare_means`. The hypothesis is that the columns are independent: columns that are uncorrelated, but not
-        independent, can be rejected, too (the caller's duty).
+        Each person has exactly one id (the caller's duty). The bounds are public (the caller's duty). For the p-value:
+        units are independent, and were not chosen by looking at the data (the caller's duty). The p-value is simulated
+        from independent columns with the means and variances that were estimated; its level is measured, not proven
+        (``reproductions/hypothesis_tests.py``). The hypothesis is that the columns are independent: columns that are
+        uncorrelated, but not independent, can be rejected, too (the caller's duty).
 
     References:
-        As `compare_means`; the release is that of the nine products of the weights of `hush.statistics.moments`.
+        Gaboardi, Lim, Rogers & Vadhan 2016, and Ferrando, Wang & Sheldon 2022 (simulating the hypothesis with the
+        noise); Berger & Boos 1994 (the largest over nuisances). The release is that of the nine products of the weights
+        of `hush.statistics.moments`.
     """
     terms = ReleaseTerms(
         units=units,

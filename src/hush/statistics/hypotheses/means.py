@@ -79,8 +79,8 @@ def compare_means(
     Assumes:
         Each person has exactly one id (the caller's duty). The bounds and the groups are public (the caller's duty).
         For the p-value: units are independent, and were not chosen by looking at the data (the caller's duty). The
-        p-value is simulated from distributions with the means and variances that were estimated; its level is
-        measured, not proven (``reproductions/hypothesis_tests.py``).
+        p-value is simulated from distributions with the means and variances that were estimated; its level is measured,
+        not proven (``reproductions/hypothesis_tests.py``).
 
     References:
         Welch 1951 (the statistic); Gaboardi, Lim, Rogers & Vadhan 2016, and Ferrando, Wang & Sheldon 2022 (simulating
@@ -124,8 +124,8 @@ def compare_proportions(
 ) -> HypothesisResult:
     """Test whether an outcome is equally frequent in two or more groups: an A/B test of a conversion rate.
 
-    For two groups, the estimate is the share in the second less that in the first. The other arguments are those of
-    `compare_means`.
+    Each unit counts once: by one random row of those that can be used. For two groups, the estimate is the share in the
+    second less that in the first.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import EachRow
@@ -141,23 +141,28 @@ def compare_proportions(
         groups: The group of each row.
         keys: The public list of groups.
         outcome_keys: The two public outcomes; the share of the second one is compared.
-        units: As for `compare_means`.
-        epsilon: As for `compare_means`.
-        delta: As for `compare_means`.
-        noise: As for `compare_means`.
-        confidence: As for `compare_means`.
-        num_simulations: As for `compare_means`.
-        source: As for `compare_means`.
-        budget: As for `compare_means`.
+        units: The id of the person behind each row; `EachRow()` if each row is about a different person.
+        epsilon: The cost of the test.
+        delta: The delta for Gaussian noise.
+        noise: The kind of noise; None for the kind with the smaller error.
+        confidence: The confidence of the interval.
+        num_simulations: How many datasets to simulate under the hypothesis. No p-value is below one over it.
+        source: The source of all randomness; by default the operating system.
+        budget: A budget to charge, such as one of a ledger. It is charged before totals are computed.
 
     Guarantee:
-        As `compare_means`.
+        (epsilon, delta)-differential privacy for all rows of one unit (delta = 0 with Laplace noise); whatever is
+        computed from the noisy totals costs nothing more.
 
     Assumes:
-        As `compare_means` (the caller's duty).
+        Each person has exactly one id (the caller's duty). The groups and the outcomes are public (the caller's duty).
+        For the p-value: units are independent, and were not chosen by looking at the data (the caller's duty). The
+        p-value is simulated from the shares that were estimated; its level is measured, not proven
+        (``reproductions/hypothesis_tests.py``).
 
     References:
-        As `compare_means`.
+        Welch 1951 (the statistic); Gaboardi, Lim, Rogers & Vadhan 2016, and Ferrando, Wang & Sheldon 2022 (simulating
+        the hypothesis with the noise); Berger & Boos 1994 (the largest over nuisances).
     """
     terms = ReleaseTerms(
         units=units,
