@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hush.training.kernels.recurrence import STEP_BY_STEP, ByLibrary, Steps, Weights, run_steps
+from training.devices import needs_gpu
 
 STEPS, SIZE, WIDTH = 6, 4, 5
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
@@ -50,7 +51,7 @@ def test_both_ways_agree(mode: str, length: str, bias: bool) -> None:
         assert torch.allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @modes
 @lengths
 def test_a_gpu_agrees_with_a_cpu(mode: str, length: str, monkeypatch: pytest.MonkeyPatch) -> None:
