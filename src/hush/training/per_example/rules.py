@@ -165,11 +165,6 @@ def _autocast(*values: Tensor | None) -> tuple[Any, ...]:
     return tuple(None if value is None else value.to(dtype) for value in values)
 
 
-def _is_tied_table(engine: GradientEngine, weight: Tensor, shape: tuple[int, ...]) -> bool:
-    """Return whether a weight may be an embedding's table, too: then dense gradients are needed, to add rows to."""
-    return engine.is_tied(weight) and shape[1] > 1
-
-
 def linear(
     engine: GradientEngine,
     name: str,
@@ -207,7 +202,7 @@ def linear(
     if "weight" in used:
         # All dimensions between the batch and the features count as positions.
         folded = (size, x.numel() // (size * inputs), inputs)
-        if prefers_products(folded, outputs, x, engine.memory) and not _is_tied_table(engine, used["weight"], folded):
+        if prefers_products(folded, outputs, x, engine.memory):
             taps[0] = engine.tap(folded, x, of_input=True)
             taps[1] = engine.tap((*folded[:2], outputs), x)
             form: Any = partial(OuterProducts, transposed=transposed)
