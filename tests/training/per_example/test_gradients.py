@@ -166,7 +166,7 @@ MERGES: dict[str, tuple[list[str], type[Gradient]]] = {
     "products of both kinds": (["inner products", "transposed"], DenseGradient),
     "a tied table": (["table", "dense"], TiedTable),
     "a tied table, as products": (["table", "inner products", "many positions", "table"], TiedProducts),
-    "a table tied the other way round": (["tied lookups", "transposed"], TiedTable),
+    "a table tied the other way round": (["table", "transposed"], TiedTable),
     "everything": (["table", "inner products", "dense", "table"], TiedTable),
 }
 
