@@ -61,7 +61,7 @@ def test_maps_of_one_pixel_say_something() -> None:
     norm, x = replace_batchnorm(nn.BatchNorm2d(32)), torch.randn(4, 32, 1, 1)
     assert float(norm(x).std(0).min()) > 0
     twin = nn.GroupNorm(32, 32)
-    assert float(twin(x).abs().max()) == 0
+    assert float(twin(x).abs().max()) < 1e-4
 
 
 def test_batch_norm_of_vectors_becomes_one_group() -> None:
