@@ -301,7 +301,9 @@ def _in_one_buffer(mode: str, flat: list[Tensor], width: int) -> list[Tensor]:
     if not torch.backends.cudnn.is_acceptable(flat[0]):
         return flat
     numbers = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
-    with torch.no_grad():  # the tensors in the list are moved; the parameters that they were views of stay
+    # Copies: the tensors are moved in place, which would count as a change of the parameters that they are.
+    flat = [value.clone() for value in flat]
+    with torch.no_grad():
         torch._cudnn_rnn_flatten_weight(flat, len(flat), len(flat[0]), numbers[mode], width, 0, 1, False, False)
     return flat
 
