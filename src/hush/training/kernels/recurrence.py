@@ -298,7 +298,7 @@ class ByLibrary(Steps):
 
 def _in_one_buffer(mode: str, flat: list[Tensor], width: int) -> list[Tensor]:
     """Return the weights as views of one buffer, as cuDNN wants them; it would warn and copy them otherwise."""
-    if not torch.backends.cudnn.is_acceptable(flat[0]):
+    if not torch.backends.cudnn.is_acceptable(flat[0]):  # type: ignore[no-untyped-call]
         return flat
     numbers = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
     # Copies: the tensors are moved in place, which would count as a change of the parameters that they are.

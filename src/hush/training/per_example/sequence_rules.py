@@ -193,9 +193,13 @@ def _run_direction(
     start: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Run a layer in one direction. All steps' inputs are known, so that they are one use of the input weight."""
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-    weight_ih, weight_hh, bias_ih, bias_hh, projection = (getattr(module, f"{kind}{suffix}", None) for kind in names)
+    weight_ih, weight_hh = (getattr(module, f"weight_{kind}{suffix}") for kind in ("ih", "hh"))
+    bias_ih, bias_hh = (getattr(module, f"bias_{kind}{suffix}", None) for kind in ("ih", "hh"))
+    projection = getattr(module, f"weight_hr{suffix}", None)
     inputs = linear(engine, f"{name}.ih{suffix}", x, weight_ih, bias_ih)
+    dtype = inputs.dtype
+    # torch leaves sequences in bf16 to its own loop, which is far slower than cuDNN in fp32.
+    inputs = inputs.float() if inputs.is_cuda and dtype is torch.bfloat16 else inputs
     # torch starts from zeros, too, where no state is passed.
     sizes = [weight_hh.shape[1], *([module.hidden_size] if isinstance(module, nn.LSTM) else [])]
     states = [x.new_zeros(len(x), size) for size in sizes] if start is None else start
@@ -212,7 +216,7 @@ def _run_direction(
         # Padding of outputs is 0, as in torch, and no gradient comes from it.
         padding = torch.arange(x.shape[1]) >= lengths.unsqueeze(1)
         outputs = outputs.masked_fill(padding.to(x.device).unsqueeze(2), 0.0)
-    return outputs, tuple(final)
+    return outputs.to(dtype), tuple(state.to(dtype) for state in final)
 
 
 def _weight_taps(

@@ -111,10 +111,10 @@ def _group_norm(norm: _BatchNorm) -> nn.GroupNorm:
     return replacement.train(norm.training)
 
 
-class _LazyGroupNorm(LazyModuleMixin, nn.GroupNorm):  # type: ignore[misc]  # as torch's own lazy layers
+class _LazyGroupNorm(LazyModuleMixin, nn.GroupNorm):
     """A group norm that learns its number of channels from its first input, and then is an ordinary one."""
 
-    cls_to_become = nn.GroupNorm  # type: ignore[assignment]
+    cls_to_become = nn.GroupNorm
     weight: UninitializedParameter  # type: ignore[assignment]
     bias: UninitializedParameter  # type: ignore[assignment]
 
