@@ -23,7 +23,6 @@ from torch.autograd import Function
 from hush.errors import Unsupported
 from hush.training.kernels.recurrence import Steps, Weights, run_steps
 from hush.training.per_example.convolution import ConvShape
-from hush.training.per_example.norms import compute_dtype
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -91,8 +90,7 @@ class LinearFunction(Function):
             x if wants_products else None,
             g if wants_products else None,
             torch.bmm(g.mT, x) if wants_dense else None,
-            # At least in fp32: a sum over many positions would be too coarse in half precision.
-            g.sum(1, dtype=compute_dtype(g)) if wants_bias else None,
+            g.sum(1, dtype=_wide(g)) if wants_bias else None,
         )
 
 
@@ -137,7 +135,7 @@ class Convolution(Function):
             g if wants_products else None,
             # Each example's own weight gradient, which torch would only give summed.
             shape.per_example(x, g) if wants_dense else None,
-            g.flatten(2).sum(2, dtype=compute_dtype(g)) if wants_bias else None,
+            g.flatten(2).sum(2, dtype=_wide(g)) if wants_bias else None,
         )
 
 
@@ -174,9 +172,14 @@ class Affine(Function):
         x, *weight = _saved(ctx)
         # y = x w + b, elementwise: dL/dx = g w, dL/dw = sum of g x, dL/db = sum of g.
         of_input = (g * weight[0] if weight else g).to(x.dtype) if ctx.needs_input_grad[2] else None
-        g = g.to(compute_dtype(g))  # sums over many positions would be too coarse in half precision
+        g = g.to(_wide(g))
         of_weight = _summed(g * x, ctx.dims) if ctx.wanted[0] else None
         return None, None, of_input, None, None, of_weight, _summed(g, ctx.dims) if ctx.wanted[1] else None
+
+
+def _wide(g: Tensor) -> torch.dtype:
+    """Return the type of sums over positions: fp32 at least, as half precision would be too coarse."""
+    return torch.float64 if g.dtype is torch.float64 else torch.float32
 
 
 def _summed(values: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -200,7 +203,7 @@ class Lookup(Function):
         (indices,) = _saved(ctx)
         indices = indices.reshape(len(indices), -1)
         g = g.reshape(*indices.shape, -1)
-        g = g.to(compute_dtype(g))  # lookups of one row are added up later, not in half precision
+        g = g if g.dtype is torch.float64 else g.float()  # lookups of one row are added up later, not in half precision
         # torch drops the gradient of the padding row; so does this.
         if ctx.padding is not None:
             g = g.masked_fill((indices == ctx.padding).unsqueeze(-1), 0.0)
@@ -255,7 +258,7 @@ class Recurrence(Function):
             positions = torch.arange(hidden.shape[1], device=g.device)
             hidden = hidden.masked_fill((positions >= ctx.lengths.to(g.device).unsqueeze(1)).unsqueeze(2), 0.0)
         taps = _weight_taps(hidden, gradients.recurrent.transpose(0, 1), ctx.wanted[:3])
-        of_bias = gradients.recurrent.sum(0, dtype=compute_dtype(g)) if ctx.wanted[3] else None
+        of_bias = gradients.recurrent.sum(0, dtype=_wide(g)) if ctx.wanted[3] else None
         of_projection: Gradients = (None, None, None)
         if steps.unprojected is not None and gradients.outputs is not None:
             unprojected, outputs = steps.unprojected.transpose(0, 1), gradients.outputs.transpose(0, 1)

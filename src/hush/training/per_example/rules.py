@@ -24,7 +24,6 @@ from hush.errors import Unsupported
 from hush.training.per_example.autograd import Affine, Convolution, LinearFunction, Lookup
 from hush.training.per_example.convolution import ConvPatches, ConvShape
 from hush.training.per_example.gradients import DenseGradient, OuterProducts, add_up_rows, prefers_products
-from hush.training.per_example.norms import compute_dtype
 
 if TYPE_CHECKING:
     from hush.training.per_example.engine import GradientEngine
@@ -346,7 +345,8 @@ def affine(
     plain = [None if param is None else param.detach().view(shape) for param in (weight, bias)]
     if used:
         x = engine.batched(x, name)
-    wide = torch.empty((), device=x.device, dtype=compute_dtype(x))
+    # Sums over positions would be too coarse in half precision.
+    wide = torch.empty((), device=x.device, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
     taps: list[Tensor | None] = []
     for key, param in (("weight", weight), ("bias", bias)):
         if key not in used or param is None:
