@@ -123,7 +123,7 @@ def largest_error(model: nn.Module, inputs: Inputs, **options: Any) -> float:
     our_sums, our_norms = recorded(model, inputs, **options)
     assert not our_sums.keys() - sums.keys()
     largest = {name: float(value.abs().max()) for name, value in sums.items() if value.numel()}
-    least = max(largest.values()) * (1e-4 if our_norms.dtype is torch.float64 else 1.0)
+    least = max(largest.values()) * (1e-4 if next(iter(sums.values())).dtype is torch.float64 else 1.0)
     errors = [float(((our_norms - norms).abs() / norms).max())]
     for name, scale in largest.items():
         ours = our_sums.get(name, torch.zeros_like(sums[name]))
