@@ -1,7 +1,9 @@
 """Rules for attention and recurrent layers, which use a parameter several times or in parts.
 
 Attention projects queries, keys and values with three parts of one weight. Recurrent layers use the same weights at
-every step of a sequence. Each use is recorded separately; `gradients.merged` adds them up before norms are taken.
+every step of a sequence: the steps of a layer are one use of each weight, and their backward pass brings out what its
+gradients are made of (`kernels.recurrence`). Cells are used in a loop of the model's own; `gradients.merged` adds their
+uses up before norms are taken.
 """
 
 from __future__ import annotations
