@@ -101,6 +101,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(call ensure_venv,.venv)
 	@echo "Installing hush and its tools into .venv (once; some minutes) ..."
 	@$(BIN)/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@$(call install_vision)
 	@touch $@
 
 $(OTHER_PYTHONS:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml constraints.txt
@@ -148,6 +149,13 @@ $(STATISTICS_PEERS:%=.venv-%/.installed): .venv-%/.installed: benchmarks/statist
 	@echo "Installing hush and jax-privacy into .venv-audit (once; some minutes) ..."
 	@.venv-audit/bin/python $(PIP_INSTALL) --requirement benchmarks/audit_requirements.txt --editable .
 	@touch $@
+
+# Packages of models for tests of architectures, off the path of everything else: transformers, and so peft, imports
+# torchvision where it is there, and fails with it beside a build of torch that torchvision was not made for. What both
+# need is there already.
+define install_vision
+$(BIN)/python $(PIP_INSTALL) --constraint constraints.txt --no-deps --upgrade --target .venv/vision timm torchvision
+endef
 
 # Print where a version of Python is: on the path, or among those of pyenv.
 define find_python

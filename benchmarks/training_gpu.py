@@ -127,6 +127,18 @@ class Vit(nn.Module):
         return self.head(self.norm(self.blocks(patches + self.positions(positions)))[:, 0])
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer that reads characters and predicts the next one."""
+
+    def __init__(self, kind: type[nn.RNNBase], layers: int, width: int) -> None:
+        super().__init__()
+        self.characters, self.head = nn.Embedding(256, width), nn.Linear(width, 256)
+        self.layers = kind(width, width, layers, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layers(self.characters(x))[0])
+
+
 def norm(channels: int) -> nn.Module:
     return nn.GroupNorm(math.gcd(32, channels), channels)
 
@@ -201,6 +213,8 @@ WORKLOADS = {
     ),
     "resnet": Workload("ResNet-18 GN, 32 px, B 256", lambda: resnet(64, 2), images(3, 32, 10), 256, False, 1.6),
     "cnn": Workload("MNIST CNN, B 1024", cnn, images(1, 28, 10), 1024, False, 1.4),
+    "lstm": Workload("2 LSTMs of 512, T 128, B 128", lambda: Recurrent(nn.LSTM, 2, 512), text(256, 128), 128, False, 2),
+    "gru": Workload("GRU of 256, T 128, B 256", lambda: Recurrent(nn.GRU, 1, 256), text(256, 128), 256, False, 2),
 }
 TINY = {
     "gpt2-1024": Workload("tiny GPT-2, T 16, B 4", lambda: Gpt2(2, 64, 4, 512, 16), text(512, 16), 4, True, 1.15),
@@ -208,6 +222,8 @@ TINY = {
     "vit": Workload("tiny ViT, 32 px, B 4", lambda: Vit(2, 64, 4, 32, 10), images(3, 32, 10), 4, True, 1.30),
     "resnet": Workload("tiny ResNet, 32 px, B 4", lambda: resnet(8, 1), images(3, 32, 10), 4, False, 1.6),
     "cnn": Workload("MNIST CNN, B 8", cnn, images(1, 28, 10), 8, False, 1.4),
+    "lstm": Workload("2 tiny LSTMs, T 8, B 4", lambda: Recurrent(nn.LSTM, 2, 16), text(256, 8), 4, False, 2),
+    "gru": Workload("tiny GRU, T 8, B 4", lambda: Recurrent(nn.GRU, 1, 16), text(256, 8), 4, False, 2),
 }
 
 

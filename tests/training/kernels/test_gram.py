@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hush.training.kernels import gram as gram_module
 from hush.training.kernels.gram import gram
 
 
@@ -27,6 +28,13 @@ def test_squares_are_those_of_the_gradients(positions: int) -> None:
     lengths = (x.double().norm(dim=2) * g.double().norm(dim=2)).sum(1)
     assert torch.allclose(largest[0], lengths.square(), rtol=1e-12)
     assert bool((squares <= largest * (1 + 1e-12)).all())
+
+
+def test_wide_rows_are_converted_a_few_columns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, g = example(6)
+    expected = gram([(x, g)])
+    monkeypatch.setattr(gram_module, "_CONVERTED", 50)
+    assert all(torch.allclose(ours, whole, rtol=1e-12) for ours, whole in zip(gram([(x, g)]), expected, strict=True))
 
 
 def test_positions_that_cancel_are_small_beside_the_largest_norm() -> None:

@@ -16,6 +16,7 @@ from hush.training.per_example.gradients import (
     Gradient,
     OuterProducts,
     TableRows,
+    TiedProducts,
     TiedTable,
     add_up_rows,
     merged,
@@ -44,6 +45,8 @@ FORMS: dict[str, Callable[[], Gradient]] = {
     "transposed, many positions": lambda: OuterProducts(real(40, 5), real(40, 6), transposed=True),
     "table": table,
     "tied": lambda: TiedTable(real(5, 6), table()),
+    "tied products": lambda: TiedProducts(OuterProducts(real(3, 6), real(3, 5)), table()),
+    "tied products, many positions": lambda: TiedProducts(OuterProducts(real(40, 6), real(40, 5)), table()),
 }
 every_form = pytest.mark.parametrize("name", FORMS)
 
@@ -134,6 +137,27 @@ def test_a_table_that_cancels_its_output_layer_is_doubted() -> None:
     assert float(measured.doubt) > 1e-5
 
 
+def test_products_that_cancel_their_table_are_doubted() -> None:
+    """And a twin without the cross term, |a|^2 + |b|^2, would be sqrt(2) |a| instead of 0."""
+    lookup = add_up_rows(torch.zeros(1, 1, dtype=torch.long), torch.full((1, 1, 2), 3.0), 2)
+    products = OuterProducts(torch.full((1, 1, 2), -3.0), torch.tensor([[[1.0, 0.0]]]))
+    tied = TiedProducts(products, lookup)
+    measured = tied.measure()
+    assert float(tied.materialize().abs().max()) == 0
+    assert float(measured.squares + 18) == pytest.approx(0, abs=1e-5)
+    assert measured.doubt is not None
+    # The norm counts as at least 2^-8 of each part's, or a sum of many such terms would round others' shares away.
+    assert float(measured.doubt) >= 18 * 2.0**-16
+
+
+def test_few_examples_cross_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tied = TiedProducts(OuterProducts(real(3, 6), real(3, 5)), table())
+    expected = (tied.products.materialize() * tied.table.materialize()).sum((1, 2))
+    for elements in (1 << 27, 10, 1):
+        monkeypatch.setattr(gradients_module, "_MAX_MATERIALIZED", elements)
+        assert torch.allclose(tied._crossed(), expected)
+
+
 MERGES: dict[str, tuple[list[str], type[Gradient]]] = {
     "one": (["table"], TableRows),
     "products": (["inner products", "many positions"], OuterProducts),
@@ -141,6 +165,8 @@ MERGES: dict[str, tuple[list[str], type[Gradient]]] = {
     "dense": (["dense", "dense", "dense"], DenseGradient),
     "products of both kinds": (["inner products", "transposed"], DenseGradient),
     "a tied table": (["table", "dense"], TiedTable),
+    "a tied table, as products": (["table", "inner products", "many positions", "table"], TiedProducts),
+    "a table tied the other way round": (["table", "transposed"], TiedTable),
     "everything": (["table", "inner products", "dense", "table"], TiedTable),
 }
 

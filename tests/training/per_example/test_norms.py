@@ -8,6 +8,7 @@ from torch import Tensor
 
 from hush.errors import Unsupported
 from hush.training import Automatic, Clipping, Flat, Global, Normalized, PerLayer
+from hush.training.per_example import norms as norms_module
 from hush.training.per_example.norms import (
     SquaredNorms,
     clip_factors,
@@ -15,6 +16,7 @@ from hush.training.per_example.norms import (
     dense_squares,
     dense_sums,
     measure_products,
+    product_sum,
     refuse_too_many,
     relative_rounding,
     rounding_slack,
@@ -125,6 +127,16 @@ def test_a_tiny_factor_of_a_large_one_is_not_lost() -> None:
 def test_only_products_in_bf16_are_rounded_before_they_are_added() -> None:
     assert relative_rounding(torch.zeros(1)) == 0
     assert relative_rounding(torch.zeros(1, dtype=torch.bfloat16)) == 0, "on a CPU, they are products of fp64"
+
+
+@pytest.mark.parametrize("chosen", [None, torch.tensor([1.0, 0.5, 2.0])])
+def test_products_of_wide_rows_are_summed_by_columns(chosen: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary's output has more columns than there are rows; parts of rows would each make a whole product."""
+    left, right = random(3, 11), random(3, 4)
+    expected = (left.double() * (1 if chosen is None else chosen.double().unsqueeze(1))).mT @ right.double()
+    for elements in (1 << 18, 12, 1):
+        monkeypatch.setattr(norms_module, "_CONVERTED", elements)
+        assert torch.allclose(product_sum(left, right, chosen), expected, rtol=1e-12, atol=1e-12)
 
 
 # Factors

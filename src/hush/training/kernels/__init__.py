@@ -8,6 +8,7 @@ In reading order:
 
 - `gram`: norms of sums of outer products, from T x T inner products; `gram_cuda` is its kernel.
 - `sums_cuda`: squared norms, clip factors and weighted sums of all parameters' gradients, one kernel for all of them.
+- `recurrence`: the steps of recurrent layers with their gates' gradients, by torch's own kernels on a GPU.
 - `noise_cuda`: integer noise from ChaCha20's stream; it joins the clipped sum in the optimizer's step.
 - `constants`: small tensors that are copied to the device once.
 - `graphs`: records the kernels of a clipping step as one CUDA graph, and replays it.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_CONVERTED = 1 << 20  # elements to convert to fp64 at once: the output of a large vocabulary is not copied as a whole
 _LARGEST_SQUARE = 1e60  # the square of `norms._LARGEST_INPUT`: an input beyond it makes its example count as infinite
 
 
@@ -38,16 +39,27 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
         from hush.training.kernels.gram_cuda import gram as gram_on_gpu
 
         return gram_on_gpu(pairs)
-    results = [_gram_on_cpu(x.double(), g.double()) for x, g in pairs]
+    results = [_gram_on_cpu(x, g) for x, g in pairs]
     squares, largest, spread = (torch.stack(parts) for parts in zip(*results, strict=True))
     return squares, largest, spread
 
 
 def _gram_on_cpu(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    x_products, g_products = torch.bmm(x, x.mT), torch.bmm(g, g.mT)
+    x_products, g_products = _inner_products(x), _inner_products(g)
     x_squares, g_squares = (products.diagonal(dim1=1, dim2=2).clamp_min(0) for products in (x_products, g_products))
     largest = (x_squares.sqrt() * g_squares.sqrt()).sum(1).square()
     squares = (x_products * g_products).sum((1, 2))
     too_large = (x_squares > _LARGEST_SQUARE).any(1)
     spread = g_squares.sum(1) * x_products.square().sum((1, 2)).sqrt()
     return squares.masked_fill(too_large, torch.inf), largest, spread
+
+
+def _inner_products(values: Tensor) -> Tensor:
+    """Return the inner products of all pairs of positions, [B, T, T], for values [B, T, d]; in fp64."""
+    size, positions, width = values.shape
+    step = max(_CONVERTED // max(size * positions, 1), 1)
+    products = values.new_zeros(size, positions, positions, dtype=torch.float64)
+    for start in range(0, width, step):
+        part = values[:, :, start : start + step].double()
+        products.baddbmm_(part, part.mT)
+    return products

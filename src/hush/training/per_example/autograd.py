@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from hush.errors import Unsupported
+from hush.training.kernels.recurrence import Steps, Weights, run_steps
 from hush.training.per_example.convolution import ConvShape
 
 Gradients = tuple[Tensor | None, ...]
@@ -89,8 +90,7 @@ class LinearFunction(Function):
             x if wants_products else None,
             g if wants_products else None,
             torch.bmm(g.mT, x) if wants_dense else None,
-            # In fp32: a sum over many positions would be too coarse in half precision.
-            g.sum(1, dtype=torch.float32) if wants_bias else None,
+            g.sum(1, dtype=_wide(g)) if wants_bias else None,
         )
 
 
@@ -135,7 +135,7 @@ class Convolution(Function):
             g if wants_products else None,
             # Each example's own weight gradient, which torch would only give summed.
             shape.per_example(x, g) if wants_dense else None,
-            g.flatten(2).sum(2, dtype=torch.float32) if wants_bias else None,
+            g.flatten(2).sum(2, dtype=_wide(g)) if wants_bias else None,
         )
 
 
@@ -172,9 +172,14 @@ class Affine(Function):
         x, *weight = _saved(ctx)
         # y = x w + b, elementwise: dL/dx = g w, dL/dw = sum of g x, dL/db = sum of g.
         of_input = (g * weight[0] if weight else g).to(x.dtype) if ctx.needs_input_grad[2] else None
-        g = g.float()  # sums over many positions would be too coarse in half precision
+        g = g.to(_wide(g))
         of_weight = _summed(g * x, ctx.dims) if ctx.wanted[0] else None
         return None, None, of_input, None, None, of_weight, _summed(g, ctx.dims) if ctx.wanted[1] else None
+
+
+def _wide(g: Tensor) -> torch.dtype:
+    """Return the type of sums over positions: fp32 at least, as half precision would be too coarse."""
+    return torch.float64 if g.dtype is torch.float64 else torch.float32
 
 
 def _summed(values: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -203,3 +208,67 @@ class Lookup(Function):
         if ctx.padding is not None:
             g = g.masked_fill((indices == ctx.padding).unsqueeze(-1), 0.0)
         return None, None, None, None, indices.double(), g
+
+
+class Recurrence(Function):
+    """The steps of a recurrent layer in one direction, from the gates' inputs W x + b of all steps.
+
+    The gradients of the recurrent weight and its bias for an example are the sums over its steps of g^T h and of g,
+    with the gradient g of the step's gates and the hidden state h before the step. A projection is a linear layer.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        layer: str,
+        mode: str,
+        lengths: Tensor | None,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        projection: Tensor | None,
+        hidden: Tensor,
+        cell: Tensor | None,
+        *taps: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """Take taps for h and g or for the gradients of the weight, one for the bias, and three for the projection.
+
+        Returns the outputs [B, T, p] and the final states.
+        """
+        ctx.layer, ctx.lengths = layer, lengths
+        ctx.wanted = tuple(tap is not None for tap in taps)
+        ctx.save_for_backward(weight, *(() if projection is None else (projection,)))
+        start = (hidden,) if cell is None else (hidden, cell)
+        with torch.autocast(inputs.device.type, enabled=False):
+            ctx.steps = run_steps(mode, inputs.transpose(0, 1), Weights(weight, bias, projection), start, lengths)
+        # Copies: nobody may write to what the backward pass reads.
+        outputs = ctx.steps.hidden[1:].transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        return outputs, *(state.clone() for state in ctx.steps.final)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, *final: Tensor) -> Gradients:
+        """Return the gradients of the gates' inputs, of the initial states, and those of the taps."""
+        _saved(ctx)
+        steps: Steps = ctx.steps
+        with torch.autocast(g.device.type, enabled=False):
+            gradients = steps.backward(g.transpose(0, 1), final)
+        hidden = steps.hidden[:-1].transpose(0, 1)
+        if ctx.lengths is not None:
+            # Beyond an example's length there is no gradient, and states may be anything.
+            positions = torch.arange(hidden.shape[1], device=g.device)
+            hidden = hidden.masked_fill((positions >= ctx.lengths.to(g.device).unsqueeze(1)).unsqueeze(2), 0.0)
+        taps = _weight_taps(hidden, gradients.recurrent.transpose(0, 1), ctx.wanted[:3])
+        of_bias = gradients.recurrent.sum(0, dtype=_wide(g)) if ctx.wanted[3] else None
+        of_projection: Gradients = (None, None, None)
+        if steps.unprojected is not None and gradients.outputs is not None:
+            unprojected, outputs = steps.unprojected.transpose(0, 1), gradients.outputs.transpose(0, 1)
+            of_projection = _weight_taps(unprojected, outputs, ctx.wanted[4:])
+        start = (*gradients.start, None)[:2]
+        inputs = gradients.inputs.transpose(0, 1)
+        return None, None, None, inputs, None, None, None, *start, *taps, of_bias, *of_projection
+
+
+def _weight_taps(x: Tensor, g: Tensor, wanted: tuple[bool, ...]) -> Gradients:
+    """Return x [B, T, d] and g [B, T, p], or every example's product [B, p, d] of them, as far as they are wanted."""
+    wants_x, wants_g, wants_dense = wanted
+    return x if wants_x else None, g if wants_g else None, torch.bmm(g.mT, x) if wants_dense else None

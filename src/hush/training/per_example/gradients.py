@@ -7,6 +7,7 @@ The result of a layer's backward pass takes one of these forms:
 `ConvPatches`    the same for a convolution (in `convolution`)
 `TableRows`      the rows of an embedding table that an example looked up, with their gradients
 `TiedTable`      a dense gradient plus rows, for a table that is an output layer's weight as well
+`TiedProducts`   products left undone plus rows, for such a table that is large
 
 Every form answers the same three questions about example i, which is always an index of the first dimension: what is
 its squared norm (``dense``, ``product``, ``measure``), what is the sum over i of factor i times gradient i
@@ -327,8 +328,12 @@ class TableRows(Gradient):
         return (start.unsqueeze(1) + self.rows).flatten()
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        scaled = scale_examples(self.g, factors).flatten(0, 1)
-        return scaled.new_zeros(self.num_rows, scaled.shape[1]).index_add_(0, self.rows.flatten(), scaled)
+        shape = (self.num_rows, self.g.shape[2])
+        return self.add_to(torch.zeros(shape, dtype=torch.float64, device=self.g.device), factors)
+
+    def add_to(self, total: Tensor, factors: Tensor) -> Tensor:
+        """Add the sum over examples of factor times gradient to a table in fp64, and return it."""
+        return total.index_add_(0, self.rows.flatten(), scale_examples(self.g, factors).flatten(0, 1))
 
     def without(self, bad: Tensor) -> TableRows:
         return replace(self, g=zero_examples(self.g, bad))
@@ -397,28 +402,103 @@ class TiedTable(Gradient):
         return TiedTable(zero_examples(self.values, bad), self.table.without(bad))
 
 
+@dataclass(frozen=True, slots=True)
+class TiedProducts(Gradient):
+    """The gradients of a large table that is an output layer's weight, too: products left undone, plus rows.
+
+    Attributes:
+        products: The gradients from the output layer.
+        table: The gradients from lookups.
+    """
+
+    products: OuterProducts
+    table: TableRows
+
+    def product(self) -> tuple[Tensor, Tensor] | None:
+        return self.products.product()
+
+    @property
+    def terms(self) -> float:
+        # In `measure`, the norm counts as at least 2^-8 of that of the rows, and of that of all products together.
+        return (self.products.g.shape[:2].numel() + self.table.terms) * 2 * CANCELLATION
+
+    def measure(self) -> SquaredNorms:
+        # |a + b|^2 = |a|^2 + 2 <a, b> + |b|^2; the first term is that of the products.
+        table_squares = square_norms(self.table.g)
+        x_norms, g_norms = (torch.linalg.vector_norm(values, dim=2) for values in (self.products.x, self.products.g))
+        largest = (x_norms.double() * g_norms.double()).sum(1).square()
+        rest = SquaredNorms(table_squares + 2 * self._crossed(), (table_squares + largest) * 2.0**-16)
+        apart = self.products.measure()
+        return rest if apart is None else rest.plus(apart)
+
+    def _crossed(self) -> Tensor:
+        """Return the inner products of both parts, in fp64: [B].
+
+        The row r of the products is sum_t g_t[r] x_t. Its inner product with the gradient e of a lookup of that row is
+        sum_t g_t[r] <x_t, e>, which takes T numbers for each lookup instead of a row of the table.
+        """
+        x, g, (rows, lookups) = self.products.x, self.products.g, (self.table.rows, self.table.g)
+        # As many examples at a time as products of all positions and lookups may take.
+        step = max(_MAX_MATERIALIZED // max(x.shape[1] * rows.shape[1], 1), 1)
+        parts = []
+        for part in (slice(start, start + step) for start in range(0, len(x), step)):
+            of_rows = g[part].gather(2, rows[part].unsqueeze(1).expand(-1, x.shape[1], -1)).double()
+            parts.append((of_rows * torch.bmm(x[part].double(), lookups[part].double().mT)).sum((1, 2)))
+        return torch.cat(parts)
+
+    def joined(self, rows: int) -> TiedProducts:
+        return TiedProducts(self.products.joined(rows), self.table.joined(rows))
+
+    def materialize(self) -> Tensor:
+        return self.products.materialize() + self.table.materialize()
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.table.add_to(self.products.weighted_sum(factors), factors)
+
+    def without(self, bad: Tensor) -> TiedProducts:
+        return TiedProducts(self.products.without(bad), self.table.without(bad))
+
+
 def merged(uses: list[Gradient]) -> Gradient:
     """Return one gradient for a parameter that is used several times: the sum of the gradients of its uses.
 
     The result stays as undone as it can: products are put next to each other, rows of tables are added up, and a table
-    beside anything else makes a `TiedTable`. Everything else becomes dense.
+    beside anything else makes `TiedProducts` or a `TiedTable`. Everything else becomes dense.
     """
     if len(uses) == 1:
         return uses[0]
     products = [use for use in uses if isinstance(use, OuterProducts)]
-    # g_1^T x_1 + g_2^T x_2 = [g_1; g_2]^T [x_1; x_2]: the uses are more positions. Their cross terms enter the norm.
-    if len(products) == len(uses) and len({use.transposed for use in products}) == 1:
-        x, g = (torch.cat([getattr(use, name) for use in products], 1) for name in ("x", "g"))
-        return replace(products[0], x=x, g=g)
     tables = [use for use in uses if isinstance(use, TableRows)]
-    table = None
-    if tables:
-        rows, gradients = (torch.cat([getattr(use, name) for use in tables], 1) for name in ("rows", "g"))
-        table = add_up_rows(rows, gradients, tables[0].num_rows) if len(tables) > 1 else tables[0]
-        if len(tables) == len(uses):
-            return table
+    table = _merged_tables(tables) if tables else None
+    if table is not None and len(tables) == len(uses):
+        return table
+    if len(products) + len(tables) == len(uses) and len({use.transposed for use in products}) == 1:
+        product = _merged_products(products)
+        if table is None:
+            return product
+        if not product.transposed:  # a table stored the other way round is no weight of an output layer
+            return TiedProducts(product, table)
     dense = [use.materialize() for use in uses if not isinstance(use, TableRows)]
     total = dense[0]
     for values in dense[1:]:
         total = total + values
     return DenseGradient(total) if table is None else TiedTable(total, table)
+
+
+def _merged_products(products: list[OuterProducts]) -> OuterProducts:
+    """Return products next to each other: g_1^T x_1 + g_2^T x_2 = [g_1; g_2]^T [x_1; x_2].
+
+    The uses are more positions, so their cross terms enter the norm.
+    """
+    if len(products) == 1:
+        return products[0]
+    x, g = (torch.cat([getattr(use, name) for use in products], 1) for name in ("x", "g"))
+    return replace(products[0], x=x, g=g)
+
+
+def _merged_tables(tables: list[TableRows]) -> TableRows:
+    """Return the lookups of several uses, added up by row."""
+    if len(tables) == 1:
+        return tables[0]
+    rows, gradients = (torch.cat([getattr(use, name) for use in tables], 1) for name in ("rows", "g"))
+    return add_up_rows(rows, gradients, tables[0].num_rows)

@@ -242,6 +242,8 @@ def product_sum(left: Tensor, right: Tensor, factors: Tensor | None) -> Tensor:
         right: Rows [N, d].
         factors: Factors [N]; 1, if omitted. On a GPU, rows of factor 0 may be not finite.
     """
+    if not left.is_cuda and left.shape[1] > len(left):
+        return _wide_product_sum(left, right, factors)
     total: Tensor | None = None
     for part in _parts(left, left.shape[1] + right.shape[1]):
         left_part, right_part = left[part].double(), right[part].double()
@@ -252,6 +254,20 @@ def product_sum(left: Tensor, right: Tensor, factors: Tensor | None) -> Tensor:
             left_part = left_part * factors[part].double().unsqueeze(1)
         total = left_part.mT @ right_part if total is None else total.addmm_(left_part.mT, right_part)
     return left.new_zeros(left.shape[1], right.shape[1], dtype=torch.float64) if total is None else total
+
+
+def _wide_product_sum(left: Tensor, right: Tensor, factors: Tensor | None) -> Tensor:
+    """Return `product_sum` on a CPU, some columns of ``left`` at a time.
+
+    A part with a few of its rows would have a product as large as the result, which would be read and written again for
+    each part.
+    """
+    right = right.double() if factors is None else right.double() * factors.double().unsqueeze(1)
+    total = torch.empty(left.shape[1], right.shape[1], dtype=torch.float64)
+    step = max(_CONVERTED // max(len(left), 1), 1)
+    for start in range(0, left.shape[1], step):
+        torch.mm(left[:, start : start + step].double().mT, right, out=total[start : start + step])
+    return total
 
 
 def _parts(rows: Tensor, width: int) -> list[slice]:

@@ -164,11 +164,6 @@ def _autocast(*values: Tensor | None) -> tuple[Any, ...]:
     return tuple(None if value is None else value.to(dtype) for value in values)
 
 
-def _is_tied_table(engine: GradientEngine, weight: Tensor, shape: tuple[int, ...]) -> bool:
-    """Return whether a weight may be an embedding's table, too: then dense gradients are needed, to add rows to."""
-    return engine.is_tied(weight) and shape[1] > 1
-
-
 def linear(
     engine: GradientEngine,
     name: str,
@@ -206,7 +201,7 @@ def linear(
     if "weight" in used:
         # All dimensions between the batch and the features count as positions.
         folded = (size, x.numel() // (size * inputs), inputs)
-        if prefers_products(folded, outputs, x, engine.memory) and not _is_tied_table(engine, used["weight"], folded):
+        if prefers_products(folded, outputs, x, engine.memory):
             taps[0] = engine.tap(folded, x, of_input=True)
             taps[1] = engine.tap((*folded[:2], outputs), x)
             form: Any = partial(OuterProducts, transposed=transposed)
@@ -350,7 +345,8 @@ def affine(
     plain = [None if param is None else param.detach().view(shape) for param in (weight, bias)]
     if used:
         x = engine.batched(x, name)
-    wide = torch.empty((), device=x.device, dtype=torch.float32)
+    # Sums over positions would be too coarse in half precision.
+    wide = torch.empty((), device=x.device, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
     taps: list[Tensor | None] = []
     for key, param in (("weight", weight), ("bias", bias)):
         if key not in used or param is None:
