@@ -1,7 +1,14 @@
-"""Cases of a test that are enough for `make test`; the others are slow tests."""
+"""Cases of a test that are enough for `make test`; the others are slow tests.
+
+| where | cases that stay quick |
+|---|---|
+| `first_quick(cases, n)`, in a parametrisation | the first n, such as the most telling ones |
+| `@pytest.mark.quick_cases(n)`, on a test | n that lie evenly among all cases of the test |
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,3 +22,18 @@ def first_quick(cases: Iterable[Any], number: int) -> list[Any]:
         pytest.param(*arguments, marks=() if index < number else pytest.mark.slow)
         for index, arguments in enumerate(as_arguments)
     ]
+
+
+def mark_other_cases_slow(items: list[pytest.Item]) -> None:
+    """Mark cases of tests that have the mark ``quick_cases`` as slow, but for as many as it says."""
+    cases = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("quick_cases")
+        if mark is not None and not any(item.get_closest_marker(name) for name in ("slow", "spark")):
+            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (_, number), cases_of_test in cases.items():
+        count = len(cases_of_test)
+        for index, item in enumerate(cases_of_test):
+            # Evenly: where two parameters are combined, the first cases would all have the same value of one of them.
+            if index and index * number // count == (index - 1) * number // count:
+                item.add_marker(pytest.mark.slow)

@@ -44,6 +44,7 @@ EVERY_PROBLEM = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLE
 
 
 @EVERY_PROBLEM
+@pytest.mark.quick_cases(4)
 def test_problem(problem: dict[str, Any]) -> None:
     accountant = PldAccountant(relation=relation(problem)).compose(build(problem["phases"]))
     check_interval(*accountant.interval(problem["delta"]), problem["eps"], 10 * problem["eps_abs_err_est"])
@@ -61,6 +62,7 @@ QUICK = {"P01_abadi_mnist", "P03_cifar_bigbatch", "P06_huge_T_1e6", "P08_fullbat
         for name, problem in PROBLEMS.items()
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_the_oracle_gives_the_golden_value(problem: dict[str, Any]) -> None:
     replaced = relation(problem) is Relation.REPLACE
     directions = contour.REPLACE if replaced else contour.ADD_OR_REMOVE
@@ -79,6 +81,7 @@ def check_delta_curve(problem: dict[str, Any], points: list[tuple[float, float]]
 
 
 @EVERY_PROBLEM
+@pytest.mark.quick_cases(4)
 def test_delta(problem: dict[str, Any]) -> None:
     curve = problem.get("delta_curve", [])
     check_delta_curve(problem, curve[:1])
@@ -108,6 +111,7 @@ GRID = [
 
 
 @pytest.mark.parametrize("row", GRID)
+@pytest.mark.quick_cases(4)
 def test_grid(row: dict[str, float]) -> None:
     event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(row["sigma"]), row["q"]), int(row["T"]))
     check_interval(*PldAccountant().compose(event).interval(row["delta"]), row["eps"])

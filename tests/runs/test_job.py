@@ -80,6 +80,7 @@ POINTS = [*FAST, *(pytest.param(*point, marks=pytest.mark.slow) for point in SLO
 
 
 @pytest.mark.parametrize(("name", "time_"), POINTS)
+@pytest.mark.quick_cases(1)
 def test_a_crash_after_any_file(
     name: str, time_: int, finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ def test_the_printed_command_names_a_model_of_your_own(
         *(("state.pt", content) for content in ("", "no state", "cposix\nsystem\n(S'true'\ntR.")),
     ],
 )
+@pytest.mark.quick_cases(4)
 def test_a_damaged_folder_is_our_error(
     name: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

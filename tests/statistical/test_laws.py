@@ -85,6 +85,7 @@ def test_comparisons_are_counted() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.quick_cases(12)
 def test_the_distribution_is_right_and_a_wrong_scale_is_noticed(case: Case) -> None:
     sample = case.draw(TestSource(case.name), case.scale, case.size)
     assert min(laws.p_values(sample, case.law, case.scale)) > THRESHOLD

@@ -78,6 +78,7 @@ def without_intruders(
 
 
 @pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.quick_cases(3)
 def test_one_unit_changes_no_more_than_its_bounds(
     name: str, new_world: Callable[[], Any], without_intruders: list[tuple[QueryPlan, Any]], ranking_key: bytes
 ) -> None:

@@ -111,6 +111,7 @@ class TestCalibration:
         assert replaced.renyi(2.0) == pytest.approx(4 * removed.renyi(2.0), rel=1e-6)
 
     @pytest.mark.parametrize("relation", list(Relation))
+    @pytest.mark.quick_cases(1)
     def test_relations(self, relation: Relation) -> None:
         plan = plan_tuning(
             [{}], cost=gaussian_cost, score=PrivateScore(size=10), epsilon=1.0, delta=1e-5, relation=relation
@@ -223,6 +224,7 @@ class TestWithTraining:
     @pytest.mark.parametrize(
         "changes", [{"num_steps": 9}, {"batch_size": 50}, {"noise_multiplier": 0.9}, {"epsilon": 0.3}]
     )
+    @pytest.mark.quick_cases(2)
     def test_runs_of_another_cost_are_refused(self, changes: dict[str, Any]) -> None:
         def train(settings: dict[str, Any], noise: float) -> HeldOutAnswers:
             return self.train(settings, noise, **changes)

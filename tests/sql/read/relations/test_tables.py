@@ -42,6 +42,7 @@ def counts(text: str, connection: Any, key: bytes) -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.quick_cases(8)
 def test_without_limits_the_numbers_are_those_of_the_engine(text: str, ranking_key: bytes) -> None:
     connection = shop()
     actual = counts(text, connection, ranking_key)
@@ -65,6 +66,7 @@ def largest_changes(text: str, seed: int, limit: int, key: bytes) -> list[tuple[
 
 @pytest.mark.parametrize("limit", first_quick([1, 4], 1))
 @pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.quick_cases(8)
 def test_one_unit_changes_no_more_than_its_bounds_whatever_its_keys_are(
     text: str, limit: int, ranking_key: bytes
 ) -> None:
