@@ -17,3 +17,7 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()  # later collections do not visit them either
         gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # so that packages find nothing left over when they are unloaded

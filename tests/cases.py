@@ -4,6 +4,7 @@
 |---|---|
 | `first_quick(cases, n)`, in a parametrisation | the first n, such as the most telling ones |
 | `@pytest.mark.quick_cases(n)`, on a test | n that lie evenly among all cases of the test |
+| `@pytest.mark.quick_cases("many rows", "NULL")` | those with one of the words in their id |
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ def first_quick(cases: Iterable[Any], number: int) -> list[Any]:
 
 
 def mark_other_cases_slow(items: list[pytest.Item]) -> None:
-    """Mark cases of tests that have the mark ``quick_cases`` as slow, but for as many as it says."""
+    """Mark the cases of tests with the mark ``quick_cases`` as slow, but for those that it asks for."""
     cases = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("quick_cases")
         if mark is not None and not any(item.get_closest_marker(name) for name in ("slow", "spark")):
-            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
-    for (_, number), cases_of_test in cases.items():
-        count = len(cases_of_test)
+            cases[item.nodeid.partition("[")[0], mark.args].append(item)
+    for (_, quick), cases_of_test in cases.items():
         for index, item in enumerate(cases_of_test):
-            # Evenly: where two parameters are combined, the first cases would all have the same value of one of them.
-            if index and index * number // count == (index - 1) * number // count:
+            if not _is_quick(item, index, len(cases_of_test), quick):
                 item.add_marker(pytest.mark.slow)
+
+
+def _is_quick(item: pytest.Item, index: int, count: int, quick: tuple[Any, ...]) -> bool:
+    if isinstance(quick[0], str):
+        return any(name in item.name for name in quick)
+    # Evenly: where two parameters are combined, the first cases would all have the same value of one of them.
+    return index == 0 or index * quick[0] // count > (index - 1) * quick[0] // count

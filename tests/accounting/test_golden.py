@@ -44,7 +44,6 @@ EVERY_PROBLEM = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLE
 
 
 @EVERY_PROBLEM
-@pytest.mark.quick_cases(4)
 def test_problem(problem: dict[str, Any]) -> None:
     accountant = PldAccountant(relation=relation(problem)).compose(build(problem["phases"]))
     check_interval(*accountant.interval(problem["delta"]), problem["eps"], 10 * problem["eps_abs_err_est"])

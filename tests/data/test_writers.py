@@ -75,7 +75,7 @@ def test_each_hostile_cell(writer: Writer, tmp_path: Path) -> None:
 @given(cells=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=3), position=st.integers(0, len(OTHERS)))
 @example(cells=[('"', '"'), ('"', '"')], position=1)
 @example(cells=[("a\r", "b\r"), ("\r", "\n")], position=2)
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(7)
 def test_hostile_cells(writer: Writer, cells: list[tuple[str, str]], position: int) -> None:
     rows = [(MALLORY, *pair) for pair in cells]
     with tempfile.TemporaryDirectory() as folder:

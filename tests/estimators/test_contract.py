@@ -179,7 +179,6 @@ def lower_bound(case: Case, epsilon: float) -> float:
     "case",
     [pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in AUDITED)) for name, case in CASES.items()],
 )
-@pytest.mark.quick_cases(2)
 def test_black_box(case):
     """No attack exceeds the claimed epsilon. The same attack does detect a leak where epsilon is many times larger."""
     assert lower_bound(case, 1.0) <= 1.0

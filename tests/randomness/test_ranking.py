@@ -94,7 +94,7 @@ def test_the_number_of_keys(noise: Noise, count: int) -> None:
 
 @pytest.mark.parametrize("noise", list(Noise))
 @pytest.mark.parametrize("word", [0, 1, 2, 2**63, 2**64 - 2, 2**64 - 1, 0x0123456789ABCDEF])
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(5)
 def test_ties_of_all_known_bits_are_broken_by_fair_further_ones(noise: Noise, word: int) -> None:
     wins = np.zeros(3, dtype=int)
     for seed in range(60):

@@ -48,7 +48,7 @@ def test_a_poor_record_says_that_it_is_unfinished() -> None:
 
 @pytest.mark.parametrize("part", sorted(records.rich()))
 @pytest.mark.parametrize("how", ["missing", "none", "empty"])
-@pytest.mark.quick_cases(20)
+@pytest.mark.quick_cases(22)
 def test_every_part_may_be_missing(part: str, how: str) -> None:
     record = records.rich()
     value = record.pop(part)

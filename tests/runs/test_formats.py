@@ -46,7 +46,6 @@ def test_a_plain_table_with_nothing_declared(tmp_path: Path, capsys: pytest.Capt
         (files.write_images, "pictures", ()),
     ],
 )
-@pytest.mark.quick_cases(2)
 def test_files_and_folders(
     write: Callable[[Path], Path], name: str, flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -269,7 +269,6 @@ def check_plan_is_kept(
 
 
 @pytest.mark.parametrize("case", first_quick(FLAGS, 3))
-@pytest.mark.quick_cases(1)
 def test_a_plan_is_what_a_run_does(
     case: str, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

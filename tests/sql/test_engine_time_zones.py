@@ -93,7 +93,6 @@ def in_zone(host: Any, zone: str) -> Any:
     return host.engine
 
 
-@pytest.mark.quick_cases(3)
 def test_sessions_do_not_change_an_answer(host: Any, ranking_key: bytes) -> None:
     # Plans of warehouses run in sessions of DuckDB: one that is not in UTC is enough.
     for zone in SESSIONS[1:2] if isinstance(host, OnWarehouse) else SESSIONS:

@@ -102,7 +102,6 @@ def covers(held: int, confidence: float) -> bool:
 
 
 @pytest.mark.parametrize("name", INTERVALS)
-@pytest.mark.quick_cases(3)
 def test_intervals_hold_what_they_promise(name: str) -> None:
     mechanism, value = INTERVALS[name]
     # False alarms: `budget`. Of four numbers, half of all intervals hold the truth in 59 %: 65 % has probability 4e-10.

@@ -49,7 +49,6 @@ def test_comparisons_are_counted() -> None:
 
 
 @pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.quick_cases(2)
 def test_no_serial_correlation(name: str) -> None:
     noise = DRAWS[name](TestSource(name))
     assert min(p_values(noise)) > THRESHOLD

@@ -115,7 +115,6 @@ def test_groups_that_are_chosen_and_users_in_several(noise: str) -> None:
 
 @BOTH_NOISES
 @pytest.mark.parametrize("level", first_quick([0.5, 0.0, 0.25, 0.95], 1))
-@pytest.mark.quick_cases(1)
 def test_quantiles(noise: str, level: float) -> None:
     runs = 60
     values = np.sort(RNG.gamma(2.0, 12.0, 400))

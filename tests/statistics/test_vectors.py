@@ -14,7 +14,6 @@ RNG = np.random.default_rng(20_26)
 
 
 @pytest.mark.parametrize("settings", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}], ids=["laplace", "gaussian"])
-@pytest.mark.quick_cases(1)
 def test_intervals_cover(settings: dict[str, float]) -> None:
     vectors = RNG.uniform(-0.25, 0.3, (3_000, 2))  # within both norms
     shared = {"units": range(3_000), "dimension": 2, "clip_norm": 1.0, "confidence": 0.9, **settings}

@@ -48,7 +48,6 @@ SPACINGS = pytest.mark.parametrize("spacing", [0.3, 0.01])
 
 @EVERY_CASE
 @SPACINGS
-@pytest.mark.quick_cases(20)
 def test_dominated_below_profile_below_dominating(case: Case, spacing: float) -> None:
     for pair in pairs(case):
         above, below = lattices(pair, spacing)

@@ -165,7 +165,7 @@ def check(name: str, method: BoundMethod, rule: ThresholdRule | None, audits: in
 
 
 @ALL_CASES
-@pytest.mark.quick_cases(16)
+@pytest.mark.quick_cases(17)
 def test_bounds_keep_their_confidence(name: str, method: BoundMethod, rule: ThresholdRule | None) -> None:
     check(name, method, rule, 20 if isinstance(rule, MultiSplit) or isinstance(method, Jeffreys) else 60)
 

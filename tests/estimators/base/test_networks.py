@@ -87,7 +87,6 @@ def test_torch_is_loaded_by_fit_alone() -> None:
     ],
     ids=["classifier", "regressor"],
 )
-@pytest.mark.quick_cases(1)
 def test_scikit_learn_checks(model: Any) -> None:
     assert unexpected_failures(model) == []
 

@@ -179,7 +179,6 @@ def test_the_cost_of_curvature_is_reached_for_even_shares() -> None:
 
 
 @pytest.mark.parametrize("unclipped", [False, True])
-@pytest.mark.quick_cases(1)
 def test_several_classes_as_a_black_box(unclipped: bool) -> None:
     joint_problem = problem(LogisticLoss(), outputs=3, softmax=True, regularization=None)
     recipe: Any = ObjectivePerturbation().prepare(joint_problem)

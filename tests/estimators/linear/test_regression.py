@@ -85,7 +85,6 @@ class BrokenRidge(BoundsFromTheData, PrivateRidge):
     ("model", "violated"),
     [(PrivateLinearRegression, False), (BrokenRegression, True), (PrivateRidge, False), (BrokenRidge, True)],
 )
-@pytest.mark.quick_cases(1)
 def test_black_box(model, violated):
     first = np.array([[0.01], [0.01]]), np.array([0.01, -0.01])
     second = np.vstack([first[0], [[100.0]]]), np.append(first[1], 100.0)

@@ -147,7 +147,6 @@ class Forgets(Rappor):
 
 
 @pytest.mark.parametrize("kind", [Rappor, NoPermanentStep, pytest.param(Forgets, marks=pytest.mark.slow)])
-@pytest.mark.quick_cases(1)
 def test_many_reports_cost_no_more(kind):
     reports, settings = 6, SMALL | {"zero_rate": 0.1, "one_rate": 0.9}
 

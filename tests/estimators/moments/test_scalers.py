@@ -102,7 +102,6 @@ FOUND = np.full((26, 1), 0.75)
     ],
 )
 @LEARNS_FROM_FEW
-@pytest.mark.quick_cases(1)
 def test_black_box(model, bounds, first, second, violated):
     def run(rows, source):
         fitted = model(epsilon=1.0, bounds=bounds, source=source).fit(rows)

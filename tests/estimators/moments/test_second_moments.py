@@ -59,7 +59,6 @@ def unclipped(rows, norm, *others, **named):
         ("exponential", {"clipped_gram": unclipped}),
     ],
 )
-@pytest.mark.quick_cases(1)
 def test_black_box(name, twin, monkeypatch):
     for function, broken in twin.items():
         monkeypatch.setattr(second_moments, function, broken)

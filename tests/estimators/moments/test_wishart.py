@@ -65,7 +65,6 @@ def test_wishart_noise_is_not_private_without_a_delta():
 
 
 @pytest.mark.parametrize(("noise", "violated"), [(wishart_noise(2, 1.0, 1e-6), False), (WishartNoise(2, 3, 1.5), True)])
-@pytest.mark.quick_cases(1)
 def test_wishart_black_box(noise, violated):
     """The second is the mechanism of Jiang, Xie & Zhang at epsilon 1."""
     x = np.array([1.0, 0.0])

@@ -70,7 +70,6 @@ class OneTreePaid(PrivateRandomForestClassifier):
 
 
 @pytest.mark.parametrize(("model", "violated"), [(PrivateRandomForestClassifier, False), (OneTreePaid, True)])
-@pytest.mark.quick_cases(1)
 def test_black_box(model, violated):
     # The twin's evidence is 28 +- 7 on either side of 0.
     def run(data, source):
@@ -95,7 +94,6 @@ class BoundsFromData(PrivateDecisionTreeClassifier):
 
 
 @pytest.mark.parametrize(("model", "violated"), [(PrivateDecisionTreeClassifier, False), (BoundsFromData, True)])
-@pytest.mark.quick_cases(1)
 def test_a_tree_as_a_black_box(model, violated):
     def run(data, source):
         tree = model(epsilon=1.0, bounds=(0, 1), classes=[0, 1], max_depth=1, source=source).fit(*data)

@@ -87,7 +87,6 @@ def test_a_changed_vote_moves_the_effective_gap_by_two_at_most(tail: costs.LogTa
     ids=["gaussian", "laplace", "confident"],
 )
 @pytest.mark.parametrize("beta", [0.02, 0.3])
-@pytest.mark.quick_cases(2)
 def test_the_smooth_bound_is_one_by_brute_force(aggregator: Any, beta: float) -> None:
     # All vote counts of 10 teachers who may abstain: the bound is at least the local sensitivity, and moves by e^beta.
     teachers, order = 10, 4.0

@@ -306,7 +306,6 @@ class Weighty(PrivateGridSearch):
 
 @pytest.mark.parametrize("kind", [PrivateGridSearch, Weighty])
 @pytest.mark.parametrize("cv", [HeldOut(0.99), pytest.param(Folds(2), marks=pytest.mark.slow)])
-@pytest.mark.quick_cases(1)
 def test_a_search_as_a_black_box(kind: Any, cv: Any) -> None:
     def run(data: Any, source: Any) -> int:
         fitted = kind(Constant(), {"value": range(4)}, score_epsilon=1.0, cv=cv, source=source).fit(*data)

@@ -183,7 +183,6 @@ def test_a_ledger_written_anew_is_found_with_a_head_that_was_kept(ledger: Ledger
         "DELETE FROM hush_head",
     ],
 )
-@pytest.mark.quick_cases(10)
 def test_an_edit_of_any_other_table_is_found(tmp_path: Path, edit: str) -> None:
     ledger = on_file(tmp_path)
     spend(ledger)

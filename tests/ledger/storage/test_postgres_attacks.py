@@ -123,7 +123,6 @@ def add_row(team: Team, budget: LedgerBudget, details: str, event: str) -> None:
 
 
 @pytest.mark.parametrize("name", STRANGE)
-@pytest.mark.quick_cases(3)
 def test_a_row_that_hush_cannot_read_stops_nobody(
     name: str, team: Team, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

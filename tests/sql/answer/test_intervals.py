@@ -123,7 +123,6 @@ def hits_by_column(table: Table, text: str, truth: dict[str, Any], runs: int, **
 
 
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
-@pytest.mark.quick_cases(1)
 def test_intervals_cover(towns: Any, noise: Any) -> None:
     """90 intervals of each column, at 0.95 and, as a control, at 0.5. False alarms: 1e-8 for each of 8 comparisons."""
     rows = towns.execute("SELECT region, COUNT(*), SUM(age), AVG(age) FROM people GROUP BY region").fetchall()

@@ -134,7 +134,7 @@ def measured(
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("text", KEYS)
 @pytest.mark.parametrize("intruder", INTRUDERS)
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(7)
 def test_one_unit_changes_all_released_numbers_by_no_more_than_the_event_says(
     new_world: Any, described: Any, ranking_key: bytes, text: str, intruder: str, noise: Any, monkeypatch: Any
 ) -> None:

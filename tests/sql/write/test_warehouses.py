@@ -105,7 +105,6 @@ def test_plans_are_written_as_before(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", [*WAREHOUSES, "mariadb"])
-@pytest.mark.quick_cases(2)
 def test_plans_are_parsed_back_as_written(dialect: str) -> None:
     for name, sql in written(dialect).items():
         rendered = parsed(sql, dialect).sql(DIALECTS[dialect].grammar)

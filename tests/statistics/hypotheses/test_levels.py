@@ -82,7 +82,6 @@ def results(name: str, experiments: int) -> list[HypothesisResult]:
 
 
 @pytest.mark.parametrize("name", NULLS)
-@pytest.mark.quick_cases(2)
 def test_levels_hold(name: str) -> None:
     answers = results(name, 80)
     # At most 5.5 % in truth; 13 of 80 and more have a probability below 1e-3 then. Fixed key.

@@ -112,7 +112,6 @@ def pattern_probabilities(sampling: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sampling", [toy[0] for toy in TOYS], ids=repr)
-@pytest.mark.quick_cases(3)
 def test_units_take_part_with_the_right_probabilities(sampling: Any) -> None:
     """In runs with different keys, by exact binomial tests of 16 patterns."""
     source, runs = TestSource(11), 2_000
@@ -148,7 +147,6 @@ def simulated_delta(probabilities: np.ndarray, shift: float, noise: float, epsil
 
 
 @pytest.mark.parametrize(("sampling", "relation", "kind"), TOYS, ids=lambda value: str(value))
-@pytest.mark.quick_cases(3)
 def test_simulated_losses_agree_with_the_accountant(sampling: Any, relation: Relation, kind: str) -> None:
     epsilon = 0.5
     low, high = simulated_delta(

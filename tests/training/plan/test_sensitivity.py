@@ -84,7 +84,6 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
-@pytest.mark.quick_cases(2)
 def test_one_unit_moves_a_sum_by_at_most_its_sensitivity(
     sampling: Any, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

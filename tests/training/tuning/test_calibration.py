@@ -111,7 +111,6 @@ class TestCalibration:
         assert replaced.renyi(2.0) == pytest.approx(4 * removed.renyi(2.0), rel=1e-6)
 
     @pytest.mark.parametrize("relation", list(Relation))
-    @pytest.mark.quick_cases(1)
     def test_relations(self, relation: Relation) -> None:
         plan = plan_tuning(
             [{}], cost=gaussian_cost, score=PrivateScore(size=10), epsilon=1.0, delta=1e-5, relation=relation

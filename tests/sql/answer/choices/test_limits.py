@@ -151,7 +151,6 @@ def test_only_what_is_needed_is_measured(
         for name in INTRUDERS
     ],
 )
-@pytest.mark.quick_cases(1)
 def test_a_unit_is_in_one_level(
     name: str, new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes
 ) -> None:
@@ -272,7 +271,7 @@ def test_a_ledger_tells_limits_in_total_apart(flights: Table) -> None:
 
 @pytest.mark.parametrize("noise", [None, LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("selection", [None, LaplaceThreshold(), GaussianThreshold()])
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(4)
 def test_a_chosen_limit_on_groups_is_no_more_than_delta_allows(
     flights: Table, noise: NoiseKind | None, selection: Selection | None
 ) -> None:

@@ -66,7 +66,6 @@ def largest_changes(text: str, seed: int, limit: int, key: bytes) -> list[tuple[
 
 @pytest.mark.parametrize("limit", first_quick([1, 4], 1))
 @pytest.mark.parametrize("text", QUERIES)
-@pytest.mark.quick_cases(8)
 def test_one_unit_changes_no_more_than_its_bounds_whatever_its_keys_are(
     text: str, limit: int, ranking_key: bytes
 ) -> None:
