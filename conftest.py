@@ -20,4 +20,5 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # so that packages find nothing left over when they are unloaded
+    """Let packages find nothing left over when they are unloaded."""
+    gc.unfreeze()
