@@ -92,6 +92,7 @@ def hush_pld(phases: list[Phase], delta: float) -> float:
     from hush import Relation
     from hush import accounting as acc
 
+    _forget()
     relation = Relation.REPLACE if phases[0][0] == "rr" else Relation.ADD_OR_REMOVE
     return acc.PldAccountant(relation=relation).compose(_hush_event(phases)).epsilon(delta)
 
@@ -99,11 +100,18 @@ def hush_pld(phases: list[Phase], delta: float) -> float:
 def hush_rdp(phases: list[Phase], delta: float) -> float:
     from hush import Relation
     from hush import accounting as acc
-    from hush.accounting.losses.renyi import renyi_curve
 
-    renyi_curve.cache_clear()  # every repetition starts afresh
+    _forget()
     relation = Relation.REPLACE if phases[0][0] == "rr" else Relation.ADD_OR_REMOVE
     return acc.RdpAccountant(relation=relation).compose(_hush_event(phases)).epsilon(delta)
+
+
+def _forget() -> None:
+    """Let every repetition start afresh."""
+    from hush.accounting.losses import renyi, solver
+
+    renyi.renyi_curve.cache_clear()
+    solver._solution.cache_clear()
 
 
 def _hush_event(phases: list[Phase]) -> Any:
@@ -213,6 +221,7 @@ ACCOUNTANTS: dict[str, Callable[[list[Phase], float], float]] = {
 def hush_noise(c: Calibration) -> float:
     from hush import accounting as acc
 
+    _forget()
     return acc.calibrate_noise(epsilon=c.epsilon, delta=c.delta, sampling_rate=c.sampling_rate, num_steps=c.num_steps)
 
 

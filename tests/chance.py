@@ -134,11 +134,13 @@ class _GlobalGenerator:
     Attributes:
         state: Returns its state, as something that can be compared.
         seeding, restoring: The functions that set its state, as modules and names of attributes.
+        quick_seeding: What sets its state as `seeding` does, in less time.
     """
 
     state: Callable[[], object]
     seeding: tuple[Any, str]
     restoring: tuple[Any, str]
+    quick_seeding: Callable[[int], object] | None = None
     start: object = None  # None while all that comes follows from a seed of the test's own
     has_drawn: bool = False
 
@@ -149,7 +151,7 @@ class _GlobalGenerator:
     def watch(self, seed: int, patch: pytest.MonkeyPatch) -> None:
         """Seed it, and notice when the test does so itself."""
         set_seed, set_state = getattr(*self.seeding), getattr(*self.restoring)
-        set_seed(seed)
+        (self.quick_seeding or set_seed)(seed)
         self.start = self.state()
 
         def reseed(*args: Any, **given: Any) -> Any:
@@ -171,7 +173,11 @@ def _global_generators() -> Iterator[_GlobalGenerator]:
     if "torch" in sys.modules:
         torch = sys.modules["torch"]
         yield _GlobalGenerator(
-            lambda: torch.get_rng_state().numpy().tobytes(), (torch, "manual_seed"), (torch.random, "set_rng_state")
+            lambda: torch.get_rng_state().numpy().tobytes(),
+            (torch, "manual_seed"),
+            (torch.random, "set_rng_state"),
+            # Without a GPU this is the same, and three times as fast: `manual_seed` formats the stack for each device.
+            None if torch.cuda.is_available() else torch.default_generator.manual_seed,
         )
 
 

@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import settings
 
+from cases import mark_other_cases_slow
 from services import mysql_url as mysql_url
 from services import postgres_url as postgres_url
 from services import spark_session as spark_session
@@ -16,6 +17,11 @@ from services import spark_session as spark_session
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2_000)
 settings.load_profile("reproducible")  # `pytest --hypothesis-profile=explore` searches further
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_other_cases_slow(items)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -62,7 +62,7 @@ pure_events = st.one_of(
 
 
 @EVERY_FILTER
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(events=st.lists(pure_events, max_size=40))
 def test_never_overspent_and_a_refusal_changes_nothing(make: Callable[..., PrivacyFilter], events: list[Event]) -> None:
     budget = make()

@@ -61,6 +61,7 @@ QUICK = {"P01_abadi_mnist", "P03_cifar_bigbatch", "P06_huge_T_1e6", "P08_fullbat
         for name, problem in PROBLEMS.items()
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_the_oracle_gives_the_golden_value(problem: dict[str, Any]) -> None:
     replaced = relation(problem) is Relation.REPLACE
     directions = contour.REPLACE if replaced else contour.ADD_OR_REMOVE
@@ -79,6 +80,7 @@ def check_delta_curve(problem: dict[str, Any], points: list[tuple[float, float]]
 
 
 @EVERY_PROBLEM
+@pytest.mark.quick_cases(4)
 def test_delta(problem: dict[str, Any]) -> None:
     curve = problem.get("delta_curve", [])
     check_delta_curve(problem, curve[:1])
@@ -108,6 +110,7 @@ GRID = [
 
 
 @pytest.mark.parametrize("row", GRID)
+@pytest.mark.quick_cases(4)
 def test_grid(row: dict[str, float]) -> None:
     event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(row["sigma"]), row["q"]), int(row["T"]))
     check_interval(*PldAccountant().compose(event).interval(row["delta"]), row["eps"])

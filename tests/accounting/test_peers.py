@@ -56,6 +56,7 @@ PROBLEMS = sampled_problems()
 
 
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.quick_cases(4)
 def test_sampled_gaussian(sigma: float, rate: float, count: int, delta: float) -> None:
     upper, lower = (
         peer.from_gaussian_mechanism(

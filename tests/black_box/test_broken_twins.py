@@ -128,6 +128,7 @@ MANY = np.array([0.0] * 8 + [1.0] * 8), np.array([1.0] * 8 + [0.0] * 8)
         (algorithm_6, MANY, 20_000),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_sparse_vectors_that_are_not_private(
     twin: Callable[[Rows, RandomSource, int], Rows], neighbours: tuple[Rows, Rows], samples: int
 ) -> None:
@@ -143,6 +144,7 @@ def inverse_cdf(value: float, source: RandomSource, count: int) -> Rows:
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.0, 1.0), (7.0, 8.0), (-0.5, 0.5), (0.3, 1.3)])
+@pytest.mark.quick_cases(2)
 def test_naive_floating_point(first: float, second: float) -> None:
     def violated(mechanism: Batched) -> bool:
         source = TestSource("bits")

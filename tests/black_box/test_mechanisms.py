@@ -269,6 +269,7 @@ def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
 @pytest.mark.parametrize(
     "kind", [hush.ExponentialMechanism, hush.PermuteAndFlip, hush.RandomizedResponse], ids=lambda k: k.__name__
 )
+@pytest.mark.quick_cases(1)
 def test_a_tenth_of_epsilon_is_refuted(kind: type[hush.Mechanism]) -> None:
     # A tenth of the claim is refuted for each of these, at a confidence of 0.99. The smallest bound is that of the
     # exponential mechanism: 0.49 of 1, with a standard deviation of 0.04 over seeds.

@@ -58,13 +58,8 @@ def test_success(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Epsilon at delta = 0" in capsys.readouterr().out
 
 
-def test_the_parser_needs_no_torch() -> None:
-    """Help and refusals come at once, also where torch is not installed."""
-    code = "import sys; from hush.cli import build_parser; build_parser(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_plan_needs_no_torch() -> None:
+def test_neither_the_parser_nor_a_plan_needs_torch() -> None:
+    """Help and refusals come at once, also where torch is not installed. `main` builds the parser of all commands."""
     plan = ["plan", "--num-units", "1000", "--epsilon", "3", "--num-steps", "2", "--json"]
     code = f"import sys; from hush.cli import main; sys.exit(main({plan}) or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

@@ -48,6 +48,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("record", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("position", [0, 17, 40])
+@pytest.mark.quick_cases(25)
 def test_a_record_is_its_own_affair(tmp_path: Path, record: bytes, position: int) -> None:
     """Whatever one line holds, all other rows are what they are without it."""
     honest = [line.encode() for line in HONEST]

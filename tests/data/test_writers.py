@@ -53,6 +53,7 @@ def accepts(writer: Writer, folder: Path, cell: str) -> bool:
 
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
+@pytest.mark.quick_cases(4)
 def test_each_hostile_cell(writer: Writer, tmp_path: Path) -> None:
     """All of them in one table: in the middle of a record, at its end, and in two cells."""
     rows: list[tuple[str, ...]] = []
@@ -74,6 +75,7 @@ def test_each_hostile_cell(writer: Writer, tmp_path: Path) -> None:
 @given(cells=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=3), position=st.integers(0, len(OTHERS)))
 @example(cells=[('"', '"'), ('"', '"')], position=1)
 @example(cells=[("a\r", "b\r"), ("\r", "\n")], position=2)
+@pytest.mark.quick_cases(7)
 def test_hostile_cells(writer: Writer, cells: list[tuple[str, str]], position: int) -> None:
     rows = [(MALLORY, *pair) for pair in cells]
     with tempfile.TemporaryDirectory() as folder:

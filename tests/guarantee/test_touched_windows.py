@@ -59,6 +59,7 @@ def changes(stretch: list[date], label: Label, sizes: Counter[object]) -> tuple[
 
 @pytest.mark.parametrize("protected", PARTITIONS, ids=lambda pair: str(pair[0]))
 @pytest.mark.parametrize("released", PARTITIONS, ids=lambda pair: str(pair[0]))
+@pytest.mark.quick_cases(40)
 def test_no_window_is_more_changes_than_stated(protected: tuple[Unit, Label], released: tuple[Unit, Label]) -> None:
     (unit, own), (other, label) = protected, released
     touched = unit.touched(other)
@@ -71,6 +72,7 @@ def test_no_window_is_more_changes_than_stated(protected: tuple[Unit, Label], re
 
 @pytest.mark.parametrize("released", PARTITIONS, ids=lambda pair: str(pair[0]))
 @pytest.mark.parametrize("length", [1, 7, 28, 29, 31])
+@pytest.mark.quick_cases(18)
 def test_no_stretch_is_more_changes_than_stated(length: int, released: tuple[Unit, Label]) -> None:
     other, label = released
     touched = Unit.user_any_window(timedelta(days=length)).touched(other)

@@ -77,6 +77,7 @@ def noisy_max(rate: float) -> dict[int, float]:
     ("kind", "law"), [(ExponentialMechanism, softmax), (PermuteAndFlip, flips), (ReportNoisyMax, noisy_max)]
 )
 @pytest.mark.parametrize(("sensitivity", "rate"), [(2.0, 1.5 / 4), (Monotone(2.0), 1.5 / 2)])
+@pytest.mark.quick_cases(3)
 def test_the_distribution_is_that_of_the_theorem(kind: Any, law: Any, sensitivity: Any, rate: float) -> None:
     counts = drawn(kind(epsilon=1.5, sensitivity=sensitivity), SCORES, 8_000, 1)
     assert fits(counts, law(rate))

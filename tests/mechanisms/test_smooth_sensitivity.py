@@ -58,6 +58,7 @@ def test_medians_need_a_public_number_of_records() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 11.0, 16.0, 60.0])
 @pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.01, 0.1])
+@pytest.mark.quick_cases(7)
 def test_smooth_laplace_holds_for_every_epsilon(epsilon: float, delta: float) -> None:
     """The exact hockey-stick divergence of scales S and S e^beta, S apart: the lemma's beta failed from 11 on."""
     mechanism = SmoothLaplace(epsilon=epsilon, delta=delta, bounds=(0, 1))

@@ -40,6 +40,7 @@ def named(value: Any) -> str:
 
 @pytest.mark.parametrize(("sampler", "scale"), PAIRS, ids=named)
 @pytest.mark.parametrize("size", [8, 60])
+@pytest.mark.quick_cases(31)
 def test_deciding_everything_exactly_changes_nothing(
     sampler: Sampler, scale: float, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

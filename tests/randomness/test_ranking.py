@@ -32,6 +32,7 @@ def best(noise: Noise, deficits: list[float], rounds: int = ROUNDS) -> np.ndarra
 @pytest.mark.parametrize(
     "deficits", [[0.0, 0.0, 0.0], [0.0, 1.0, 0.3], [2.0, 0.0], [0.0, 0.0, 3.0, 1e300], [0.0, 1.7e308], [0.0]]
 )
+@pytest.mark.quick_cases(2)
 def test_gumbel_keys_give_the_exponential_mechanism(deficits: list[float]) -> None:
     source, weights = TestSource(str(deficits)), np.exp(-np.array(deficits))
     winners = [ranked(source, Noise.GUMBEL, deficits, 1)[0].index for _ in range(ROUNDS)]
@@ -93,6 +94,7 @@ def test_the_number_of_keys(noise: Noise, count: int) -> None:
 
 @pytest.mark.parametrize("noise", list(Noise))
 @pytest.mark.parametrize("word", [0, 1, 2, 2**63, 2**64 - 2, 2**64 - 1, 0x0123456789ABCDEF])
+@pytest.mark.quick_cases(5)
 def test_ties_of_all_known_bits_are_broken_by_fair_further_ones(noise: Noise, word: int) -> None:
     wins = np.zeros(3, dtype=int)
     for seed in range(60):

@@ -154,6 +154,7 @@ def test_a_test_source_refuses_to_be_copied(duplicate: Callable[[RandomSource], 
 
 @pytest.mark.parametrize("draw", [lambda s: s.words(3), lambda s: s.word(), lambda s: s.words(10**5)])
 @pytest.mark.parametrize("used", USED)
+@pytest.mark.quick_cases(7)
 def test_a_test_source_stops_in_a_child(draw: Callable[[RandomSource], Any], used: int) -> None:
     source = TestSource(1)
     source.words(used)

@@ -48,6 +48,7 @@ def test_a_poor_record_says_that_it_is_unfinished() -> None:
 
 @pytest.mark.parametrize("part", sorted(records.rich()))
 @pytest.mark.parametrize("how", ["missing", "none", "empty"])
+@pytest.mark.quick_cases(22)
 def test_every_part_may_be_missing(part: str, how: str) -> None:
     record = records.rich()
     value = record.pop(part)
@@ -71,6 +72,7 @@ BAD = [None, math.nan, math.inf, -math.inf, -1.0, 1e308, 1e-310, 10**400, "x", T
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad)[:9])
+@pytest.mark.quick_cases(3)
 def test_every_figure_may_be_bad(bad: Any) -> None:
     base = records.rich()
     base.pop("guarantee")  # a damaged guarantee is refused, see below

@@ -364,7 +364,7 @@ def test_the_printed_command_continues_a_charged_run(
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("data.json", 1), pytest.param("metrics.jsonl", 3, marks=pytest.mark.slow)]
+    ("name", "number"), [("metrics.jsonl", 3), pytest.param("data.json", 1, marks=pytest.mark.slow)]
 )
 def test_a_charged_run_survives_kill_nine(
     name: str, number: int, ledger: Ledger, budget: LedgerBudget, source: Path, tmp_path: Path
@@ -381,6 +381,7 @@ def test_a_charged_run_survives_kill_nine(
     spent = budget.spent
     assert main(["train", "--resume", str(run), "--quiet"]) == 0
     assert files.names(run) == files.FILES
+    assert [row["step"] for row in files.rows(run / "metrics.jsonl")] == list(range(1, 21))
     assert (budget.spent, budget.pending()) == (spent, [])
 
 

@@ -175,6 +175,7 @@ def people_like(accuracy: float, rows: int, random: np.random.Generator) -> tupl
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.75, 0.95])
 @pytest.mark.parametrize(("rows", "noise"), [(400, 20.0), (2000, 0.5), (300, None)])
+@pytest.mark.quick_cases(4)
 def test_intervals_cover(accuracy: float, rows: int, noise: float | None) -> None:
     """Where noise dominates, where sampling does, and where metrics are exact: about 95 in 100 cover the truth.
 

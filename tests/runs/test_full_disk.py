@@ -54,6 +54,7 @@ def test_a_full_disk_at_every_write(tmp_path: Path, capsys: Any, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["run.json", "key.json", "data.json", "figures.json"])
+@pytest.mark.quick_cases(2)
 def test_a_full_disk(name: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
     original = Path.write_bytes

@@ -80,6 +80,7 @@ POINTS = [*FAST, *(pytest.param(*point, marks=pytest.mark.slow) for point in SLO
 
 
 @pytest.mark.parametrize(("name", "time_"), POINTS)
+@pytest.mark.quick_cases(2)
 def test_a_crash_after_any_file(
     name: str, time_: int, finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ def test_the_printed_command_names_a_model_of_your_own(
         *(("state.pt", content) for content in ("", "no state", "cposix\nsystem\n(S'true'\ntR.")),
     ],
 )
+@pytest.mark.quick_cases(4)
 def test_a_damaged_folder_is_our_error(
     name: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,14 +263,8 @@ def test_ctrl_c_before_the_first_step(tmp_path: Path, capsys: Any, monkeypatch: 
     resume(run)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("metrics.jsonl", 5),
-        pytest.param("data.json", 1, marks=pytest.mark.slow),
-        pytest.param("metrics.jsonl", 1, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # of a run that is charged, it is a quick test: see test_charged_runs.py
+@pytest.mark.parametrize(("name", "number"), [("metrics.jsonl", 5), ("data.json", 1), ("metrics.jsonl", 1)])
 def test_kill_nine(name: str, number: int, tmp_path: Path) -> None:
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
     with parked(source, run, name, number) as process:

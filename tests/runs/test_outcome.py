@@ -88,6 +88,7 @@ NETWORK = {"model": "softmax", "shape": [2], "num_classes": 2, "seed": 0}
     ],
     ids=lambda change: str(change)[:60],
 )
+@pytest.mark.quick_cases(6)
 def test_a_damaged_folder_is_our_error(change: str | dict[str, Any], finished: Path) -> None:
     content = json.loads((finished / "model.json").read_text())
     text = change if isinstance(change, str) else json.dumps({**content, **change})

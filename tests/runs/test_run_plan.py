@@ -301,6 +301,7 @@ TWINS = {
 
 
 @pytest.mark.parametrize("case", first_quick(TWINS, 2))
+@pytest.mark.quick_cases(1)
 def test_a_plan_of_its_own_is_caught(
     case: str,
     recorder: Recorder,

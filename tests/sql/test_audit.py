@@ -164,11 +164,13 @@ def violated(result: AuditResult) -> bool:
 
 
 @pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.quick_cases(4)
 def test_no_violation_is_found(name: str) -> None:
     assert not violated(audited(name))
 
 
 @pytest.mark.parametrize("intruder", first_quick(INTRUDERS, 3))
+@pytest.mark.quick_cases(1)
 def test_no_violation_whatever_rows_are_added(intruder: str) -> None:
     assert not violated(audited("counts and sums", intruder))
 
@@ -254,6 +256,7 @@ TWINS = [
 
 
 @pytest.mark.parametrize(("twin", "name", "intruder"), first_quick(TWINS, 4))
+@pytest.mark.quick_cases(2)
 def test_an_omitted_step_is_caught(twin: Callable[[], Any], name: str, intruder: str) -> None:
     with twin():
         assert violated(audited(name, intruder))
@@ -394,6 +397,7 @@ def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
         ),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_an_omitted_step_is_caught_in_one_table(
     twin: Callable[[], Any], aggregates: str, rows: Rows, cold: bool
 ) -> None:

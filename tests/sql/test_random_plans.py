@@ -161,7 +161,7 @@ def check_neighbours(
         assert not broken, query.text
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=FIXED)
+@settings(max_examples=12, deadline=None, suppress_health_check=FIXED)
 @given(**NUMBERS)
 def test_one_unit_changes_no_more_than_its_bounds(
     query: Query, user: int, groups: int, rows: int, new_world: Callable[[], Any], described: Any, ranking_key: bytes
@@ -189,7 +189,7 @@ def test_one_unit_changes_no_more_than_its_bounds_at_length(
     check_neighbours(query, user, groups, rows, new_world(), described, ranking_key)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=FIXED)
+@settings(max_examples=20, deadline=None, suppress_health_check=FIXED)
 @given(query=queries())
 def test_without_limits_the_numbers_are_those_of_the_engine(
     query: Query, connection: Any, engine: DuckDBEngine, catalog: Any, ranking_key: bytes
@@ -256,7 +256,7 @@ SHOP_NUMBERS = {
 }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=FIXED)
+@settings(max_examples=12, deadline=None, suppress_health_check=FIXED)
 @given(**SHOP_NUMBERS)
 def test_keys_of_others_move_no_rows_of_others(
     query: str, user: int, groups: int, rows: int, ranking_key: bytes

@@ -143,6 +143,7 @@ def test_a_budget_is_charged_once_before_any_query(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
 @pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.quick_cases(2)
 def test_an_audit_with_one_replaced_row_passes_and_catches_a_broken_twin(broken: bool, delta: float) -> None:
     def release(rows: Any, source: RandomSource) -> Any:
         settings: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "max_overfits": 2, "tolerance": 0.4}

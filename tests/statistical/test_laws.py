@@ -84,7 +84,17 @@ def test_comparisons_are_counted() -> None:
     assert 2 * len(CASES) + 2 <= COMPARISONS["laws"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def is_slow(case: Case) -> bool:
+    """Of a sampler's scales the smallest and the largest are quick."""
+    return any(
+        case.name.startswith(f"{sampler.__name__} in_one") and case.scale in scales[1:-1]
+        for sampler, _, scales in SAMPLERS
+    )
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * is_slow(case)) for case in CASES]
+)
 def test_the_distribution_is_right_and_a_wrong_scale_is_noticed(case: Case) -> None:
     sample = case.draw(TestSource(case.name), case.scale, case.size)
     assert min(laws.p_values(sample, case.law, case.scale)) > THRESHOLD

@@ -159,6 +159,7 @@ def test_claims_on_disjoint_parts_are_finite_at_their_delta(others: float) -> No
 
 @pytest.mark.parametrize("count", first_quick([1000, 1, 10, 100], 2))
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
+@pytest.mark.quick_cases(3)
 def test_exponential_mechanisms_cost_no_more_than_concentrated_privacy_proves(epsilon: float, count: int) -> None:
     """A hundred of 0.1 cost 2.612 by the worst curve of all such mechanisms, and 2.419 by epsilon^2 / 8-zCDP."""
     event = SelfComposedEvent(ExponentialMechanismEvent(epsilon), count)

@@ -133,6 +133,7 @@ def atoms(sigma: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("sigma", "bins"), SUMS)
+@pytest.mark.quick_cases(2)
 def test_the_sum_has_its_mass_its_mean_and_hardly_more_spread(sigma: float, bins: int) -> None:
     offsets, masses = atoms(sigma, bins)
     variance = math.expm1(sigma**-2) / bins
@@ -142,6 +143,7 @@ def test_the_sum_has_its_mass_its_mean_and_hardly_more_spread(sigma: float, bins
 
 
 @pytest.mark.parametrize(("sigma", "bins"), [case for case in SUMS if case[0] >= 1])
+@pytest.mark.quick_cases(1)
 def test_the_sum_has_its_fourth_moment(sigma: float, bins: int) -> None:
     # Another convex function, decided in the right tail.
     offsets, masses = atoms(sigma, bins)
@@ -154,6 +156,7 @@ def test_the_sum_has_its_fourth_moment(sigma: float, bins: int) -> None:
 
 
 @pytest.mark.parametrize(("sigma", "bins"), SUMS)
+@pytest.mark.quick_cases(2)
 def test_the_sum_has_the_transform_of_a_sum(sigma: float, bins: int) -> None:
     # E e^(-r S) is the T-th power of one summand's: a convex function, decided in the left tail the more the larger r.
     offsets, masses = atoms(sigma, bins)
@@ -198,6 +201,7 @@ def mean_excess(losses: np.ndarray, at: float) -> float:
 
 
 @pytest.mark.parametrize(("sigma", "bins", "count", "draws"), [*SIMULATIONS, SLOW_SIMULATION])
+@pytest.mark.quick_cases(1)
 def test_simulated_losses_lie_below_the_bound_and_close_to_it(sigma: float, bins: int, count: int, draws: int) -> None:
     accountant = PldAccountant().compose(epochs(sigma, bins, count))
     samples = simulate(sigma, bins, count, draws)
@@ -264,6 +268,7 @@ class TestLaws:
 
     @DELTAS
     @pytest.mark.parametrize(("sigma", "count"), [(0.4, 1), (1.0, 1), (1.0, 30), (10.0, 5)])
+    @pytest.mark.quick_cases(1)
     def test_more_bins_mean_less_epsilon(self, sigma: float, count: int, delta: float) -> None:
         # The mean of T summands is, in the convex order, at most that of T - 1.
         values = [epsilon(epochs(sigma, bins, count), delta) for bins in (1, 2, 3, 7, 8, 100, 1023, 10_000)]
@@ -351,6 +356,7 @@ class TestAllocation:
 
     @pytest.mark.parametrize("reverse", [False, True])
     @pytest.mark.parametrize(("steps", "times"), first_quick([(5, 2), (12, 5), (4, 2), (20, 2), (9, 9)], 2))
+    @pytest.mark.quick_cases(1)
     def test_it_is_above_a_simulation(self, steps: int, times: int, reverse: bool) -> None:
         # Fixed key. Six standard errors.
         sigma = 1.5

@@ -57,6 +57,7 @@ def value(profile: Profile, epsilon: float) -> float:
 @pytest.mark.parametrize(
     ("sigma", "rate", "size"), [(0.5, 0.1, 3), (1.0, 0.1, 20), (50.0, 0.01, 60), (300.0, 1e-6, 40), (2.0, 0.9, 12)]
 )
+@pytest.mark.quick_cases(3)
 def test_groups_are_what_their_definition_says(sigma: float, rate: float, size: int, reverse: bool) -> None:
     profile, mixture = SampledGroup(sigma, rate, size, reverse), group(sigma, rate, size)
     for epsilon in (0.0, 1e-6, 1e-3, 0.05, 0.4, 2.0, 11.0):

@@ -81,6 +81,7 @@ def slow(value: float) -> Any:
 
 @pytest.mark.parametrize("projections", [3, slow(10), 30, slow(200)])
 @pytest.mark.parametrize(("noise", "rate"), [(1.0, 1.0), (3.0, 1.0), (0.7, 0.02), (1.5, 0.3)])
+@pytest.mark.quick_cases(2)
 def test_one_step_is_the_integral(noise: float, projections: int, rate: float) -> None:
     accountant = PldAccountant().compose(PoissonSampledEvent(ProjectedGaussianEvent(noise, projections), rate))
     for eps in (0.05, 0.3, 1.0, 3.0):
@@ -97,6 +98,7 @@ def test_one_step_is_the_integral(noise: float, projections: int, rate: float) -
 
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 @pytest.mark.parametrize("projections", [4, 12])
+@pytest.mark.quick_cases(1)
 def test_composition_is_that_of_simulated_losses(projections: int, rate: float) -> None:
     """Twenty steps, drawn 100,000 times; six standard errors, three times: false alarms 1e-8."""
     noise, steps, size = 4.0 if rate == 1 else 1.5, 20, 100_000
@@ -169,6 +171,7 @@ def test_the_tail_is_far_below_any_delta() -> None:
     ("noise", "projections", "rate", "steps", "delta"),
     [(0.05, 2, 1.0, 3, 0.3), (0.3, 6, 1.0, 3, 1e-5), (1.0, 2, 0.5, 7, 0.3), (1e6, 1, 1e-4, 100_000, 0.3)],
 )
+@pytest.mark.quick_cases(1)
 def test_heavy_tails(noise: float, projections: int, rate: float, steps: int, delta: float) -> None:
     """Rounding errors in the tail would warn, and warnings are errors."""
     composed = PldAccountant().compose(PoissonSampledEvent(ProjectedGaussianEvent(noise, projections), rate), steps)

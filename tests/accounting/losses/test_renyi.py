@@ -100,6 +100,7 @@ def test_huge_orders_of_bounded_losses_have_their_closed_form(epsilon: float, or
 
 @pytest.mark.parametrize("order", [2, 8, 64, 256, 1024])
 @pytest.mark.parametrize(("sigma", "rate"), [(0.5, 0.1), (1.0, 0.01), (2.0, 1e-4), (5.0, 0.01), (20.0, 0.5)])
+@pytest.mark.quick_cases(8)
 def test_huge_orders_of_sampled_gaussians_have_their_closed_form(sigma: float, rate: float, order: int) -> None:
     # Mironov, Talwar & Zhang 2019, section 3.3: E (1 - q + q r)^a at integer orders, a binomial sum.
     with mpmath.workdps(60):

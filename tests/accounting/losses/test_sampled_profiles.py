@@ -24,6 +24,7 @@ CHANGES = [(1.0, -1.0), (1.0, 0.0), (-1.0, 1.0), (0.5, -0.5)]
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.quick_cases(17)
 def test_fixed_size_sampling_by_brute_force(others: tuple[float, ...], change: tuple[float, float], noise: str) -> None:
     sigma, batch, size = 1.1, 2, 4
     density = normal if noise == "gaussian" else laplace
@@ -46,6 +47,7 @@ def test_fixed_size_sampling_by_brute_force(others: tuple[float, ...], change: t
 
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("change", [*CHANGES, (1.0, None), (-0.4, None)])
+@pytest.mark.quick_cases(13)
 def test_poisson_sampling_by_brute_force(others: tuple[float, ...], change: tuple[float, float | None]) -> None:
     sigma, rate = 0.9, 0.3
 
@@ -78,6 +80,7 @@ def test_poisson_sampling_by_brute_force(others: tuple[float, ...], change: tupl
 @pytest.mark.parametrize("others", [*OTHERS, (-1.0,) * 5, (-1.0, -1.0, 1.0, 1.0, -1.0)])
 @pytest.mark.parametrize("change", [(1.0, None), (-0.4, None), (1.0, -1.0), (0.5, -1.0)])
 @pytest.mark.parametrize("limit", [1, 2, 4])
+@pytest.mark.quick_cases(29)
 def test_truncated_batches_by_brute_force(
     others: tuple[float, ...], change: tuple[float, float | None], limit: int
 ) -> None:

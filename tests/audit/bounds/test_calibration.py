@@ -165,6 +165,7 @@ def check(name: str, method: BoundMethod, rule: ThresholdRule | None, audits: in
 
 
 @ALL_CASES
+@pytest.mark.quick_cases(17)
 def test_bounds_keep_their_confidence(name: str, method: BoundMethod, rule: ThresholdRule | None) -> None:
     check(name, method, rule, 20 if isinstance(rule, MultiSplit) or isinstance(method, Jeffreys) else 60)
 
@@ -230,6 +231,7 @@ TWINS: dict[str, tuple[Bounding, str, int, int]] = {
 
 
 @pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.quick_cases(1)
 def test_uncorrected_choices_are_caught(twin: str) -> None:
     bound, name, audits, size = TWINS[twin]
     count = excesses(MECHANISMS[name], bound, audits, size)

@@ -58,6 +58,7 @@ def too_many(count: int, audits: int, error: float) -> bool:
 
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.quick_cases(4)
 def test_bounds_are_valid(name: str, truth: str) -> None:
     if name == "renyi" and truth == "gaussian":
         pytest.skip("bounds of Renyi divergences are for delta = 0")

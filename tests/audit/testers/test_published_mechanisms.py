@@ -186,6 +186,7 @@ QUICK = {
 # A broken mechanism may be caught at a moderate confidence. Measured over ten seeds, SVT3 is closest to its claim, by
 # six standard deviations. A private mechanism is called broken with probability 1e-7 at most.
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.quick_cases(3)
 def test_broken_mechanisms_are_caught(name: str) -> None:
     assert CASES[name].broken
     result = audit_mechanism(

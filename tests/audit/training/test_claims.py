@@ -6,18 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from audit.training.step_setups import setup, simulated
-from hush.audit.training import audit_claim, compare_claim, observe
+from audit.training.step_setups import simulated
+from hush.audit.training import audit_claim, compare_claim
 from hush.audit.training.observed_steps import Observations
 from hush.errors import InvalidArgument
-from hush.randomness import TestSource
 
 CONFIDENCE = 1 - 1e-7
-
-
-@pytest.fixture(scope="module")
-def observed() -> Observations:
-    return observe(setup(noise_multiplier=1.0), observations=600, source=TestSource(1))
 
 
 def test_a_mechanism_with_less_privacy_than_claimed_is_caught(observed: Observations) -> None:

@@ -38,11 +38,6 @@ def check_gaussian(observations: Observations, mu: float, *, rate: float = 1.0) 
     return result
 
 
-@pytest.fixture(scope="module")
-def observed() -> Observations:
-    return observe(setup(noise_multiplier=1.0), observations=600, source=TestSource(1))
-
-
 def test_a_step_has_the_mu_of_its_noise(observed: Observations) -> None:
     result = check_gaussian(observed, 1.0)
     assert result.mu_lower > 0.2  # P(less) = 2e-8

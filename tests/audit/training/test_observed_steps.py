@@ -13,11 +13,6 @@ from hush.audit.training.observed_steps import Observations, Recorder
 from hush.randomness import TestSource
 
 
-@pytest.fixture(scope="module")
-def observed() -> Observations:
-    return observe(setup(noise_multiplier=1.0), observations=600, source=TestSource(1))
-
-
 def test_scores_are_in_clip_norms(observed: Observations) -> None:
     # Six standard deviations each: false alarms 4e-9.
     shift = observed.scores_in[:, 0].mean() - observed.scores_out[:, 0].mean()

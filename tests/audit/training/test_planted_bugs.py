@@ -26,6 +26,7 @@ def audit(case: Case, num_observations: int) -> Comparison:
 
 
 @pytest.mark.parametrize("name", first_quick(["full", "two steps", "small", "poisson", "by layer", "users"], 2))
+@pytest.mark.quick_cases(1)
 def test_the_step_is_consistent_with_its_claim(name: str) -> None:
     assert not audit(CASES[name], 100).violated
 
@@ -44,6 +45,7 @@ def test_the_step_is_consistent_with_its_claim_in_many_observations(name: str) -
         for name, bug in BUGS.items()
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = BUGS[name]
     bug.plant(monkeypatch)

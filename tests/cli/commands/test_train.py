@@ -157,6 +157,7 @@ def test_a_gpu_that_is_not_there(source: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("missing", ["torch", "safetensors"])
+@pytest.mark.quick_cases(1)
 def test_packages_that_are_missing(missing: str, source: Path) -> None:
     """In another process, where the package cannot be imported: one line, before anything is read."""
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom hush.cli import main; sys.exit(main(sys.argv[1:]))"

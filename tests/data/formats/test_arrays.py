@@ -116,6 +116,7 @@ BOMBS = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of memory")
 @pytest.mark.parametrize("name", first_quick(BOMBS, 2))
+@pytest.mark.quick_cases(1)
 def test_npz_files_that_expand_are_refused_within_little_memory(tmp_path: Path, name: str) -> None:
     """In a process that may take 400 MB more than it has, and in which any other error is a failure."""
     path = tmp_path / "bomb.npz"

@@ -143,6 +143,7 @@ def test_letters_are_no_truth_values() -> None:
 
 @pytest.mark.parametrize("last", [2**63 - 1, -(2**63), -9_223_372_036_854_775_000, 10**18])
 @pytest.mark.parametrize(("unit", "zone"), [("ms", None), ("ms", "UTC"), ("us", None), ("us", "UTC"), ("ns", "UTC")])
+@pytest.mark.quick_cases(7)
 def test_one_date_stops_the_reading_of_no_other(unit: str, zone: str | None, last: int, tmp_path: Path) -> None:
     """DuckDB cannot convert some of these, and cannot write others as text."""
     arrow = pytest.importorskip("pyarrow")

@@ -11,6 +11,7 @@ from hush.estimators.base.two_stage_budget import TwoStageBudget
 @pytest.mark.parametrize("epsilon", [1e-4, 0.3, 1.0, 7.7])
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-5])
 @pytest.mark.parametrize("share", [0.05, 0.1, 1 / 3])
+@pytest.mark.quick_cases(10)
 def test_both_stages_cost_no_more_than_the_whole(epsilon: float, delta: float, share: float) -> None:
     stages = TwoStageBudget.split(epsilon, delta, share)
     assert stages.first == epsilon * share

@@ -77,6 +77,7 @@ def audited(kind, settings, replacement):
 
 @BOTH
 @pytest.mark.parametrize("other", [[1.0, 1.0, 1.0], [math.nan, 1e300, 1.0], [math.inf, -1.0, 7.0]])
+@pytest.mark.quick_cases(4)
 def test_black_box(kind, settings, other):
     assert audited(kind, settings, other).epsilon_lower <= 1.0
 

@@ -74,6 +74,7 @@ def test_epsilon_is_that_of_all_columns(kind):
 @pytest.mark.parametrize(
     ("kind", "other"), [*((LocalRandomizer, other) for other in ("?", math.nan, None, [1])), (TellsWhatItHas, "?")]
 )
+@pytest.mark.quick_cases(3)
 def test_unknown_values_are_not_seen(kind, other):
     def make(source):
         return kind(epsilon=1.0, bounds=(0, 1), categories={0: ["a", "b"]}, sampled=2, source=source)

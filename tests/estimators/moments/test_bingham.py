@@ -12,6 +12,7 @@ from hush.randomness import TestSource
 
 
 @pytest.mark.parametrize("strength", [0.0, 1.5, 40.0])
+@pytest.mark.quick_cases(1)
 def test_directions_have_the_bingham_distribution(strength):
     """In the plane, e^(k cos^2 t): the angle 2 t is von Mises with k / 2."""
     source, turn = TestSource(1), np.array([[0.6, -0.8], [0.8, 0.6]])

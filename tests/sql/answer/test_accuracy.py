@@ -25,6 +25,7 @@ PLAIN = "SELECT region, SUM(age) AS s FROM people GROUP BY region"
 
 
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise(), None])
+@pytest.mark.quick_cases(2)
 def test_epsilon_is_enough_and_not_more(towns: Any, noise: Any) -> None:
     people, text = towns_table(towns), "SELECT region, COUNT(*) AS n FROM people GROUP BY region"
     settings = {"delta": 1e-6, "noise": noise, "groups_per_unit": 2}

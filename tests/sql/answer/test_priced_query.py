@@ -134,6 +134,7 @@ def measured(
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("text", KEYS)
 @pytest.mark.parametrize("intruder", INTRUDERS)
+@pytest.mark.quick_cases(7)
 def test_one_unit_changes_all_released_numbers_by_no_more_than_the_event_says(
     new_world: Any, described: Any, ranking_key: bytes, text: str, intruder: str, noise: Any, monkeypatch: Any
 ) -> None:
@@ -202,6 +203,7 @@ TWINS = [
 
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.quick_cases(4)
 def test_broken_twins_are_caught(
     new_world: Any, described: Any, ranking_key: bytes, twin: Any, noise: Any, monkeypatch: Any
 ) -> None:

@@ -131,6 +131,7 @@ def mariadb(mysql_url: str) -> Iterator[Any]:
     host.close()
 
 
+@pytest.mark.quick_cases(2)
 def test_groups_are_the_same_as_on_duckdb(host: Any, ranking_key: bytes) -> None:
     """With limits that drop no group: which groups are kept depends on each engine's own hash."""
     reference = OnDuckDB()

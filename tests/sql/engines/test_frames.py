@@ -130,6 +130,7 @@ def zoned(library: str, unit: str, last: int) -> Any:
 @pytest.mark.parametrize("last", [10**17, 2**63 - 1, -(2**63) + 1])
 @pytest.mark.parametrize("unit", INSTANTS)
 @pytest.mark.parametrize("library", ["pyarrow", "pandas", "pandas with Arrow", "polars"])
+@pytest.mark.quick_cases(13)
 def test_a_moment_that_microseconds_cannot_hold_ends_no_query(library: str, unit: str, last: int) -> None:
     if (library, unit) == ("polars", "s"):
         pytest.skip("Polars has no seconds")

@@ -135,6 +135,7 @@ QUERIES = [
 @pytest.mark.parametrize("keys", [None, {"g": [0, 2, 4, 99]}])
 @pytest.mark.parametrize("unit", [("who", None, None), ("who", "day", "month")])
 @pytest.mark.usefixtures("in_parts")
+@pytest.mark.quick_cases(5)
 def test_all_parts_together_are_the_view(path: Path, query: str, keys: Any, unit: Any) -> None:
     if unit[1] is not None and "DISTINCT" in query:
         query = query.replace("COUNT(DISTINCT who)", "COUNT(*)")
@@ -196,6 +197,7 @@ def contributions(limits: Any, keys: Any, text: str = "SELECT g, COUNT(*), SUM(x
 
 @pytest.mark.parametrize("keys", [{}, {"g": [*range(50), None]}], ids=["private keys", "public keys"])
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.quick_cases(4)
 def test_leaving_out_rows_early_changes_no_contribution(limits: Any, keys: Any) -> None:
     at_once, in_parts, text = contributions(limits, keys)
     assert in_parts == at_once
@@ -331,6 +333,7 @@ class AtOnce(DuckDBEngine):
     "limits", [ContributionLimits(groups_per_unit=2, rows_per_unit=3), TotalLimits(rows_in_total=3, groups_per_unit=2)]
 )
 @pytest.mark.usefixtures("in_parts")
+@pytest.mark.quick_cases(2)
 def test_leaves_and_distinct_values_of_all_parts_are_those_of_the_whole(path: Path, keys: Any, limits: Any) -> None:
     engines = DuckDBEngine({"rows": path}), AtOnce({"rows": path})
     assert [engine.parts("rows") for engine in engines] == [8, 1]

@@ -78,6 +78,7 @@ def without_intruders(
 
 
 @pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.quick_cases("many rows in many groups", "extreme numbers", "one sum that cancels")
 def test_one_unit_changes_no_more_than_its_bounds(
     name: str, new_world: Callable[[], Any], without_intruders: list[tuple[QueryPlan, Any]], ranking_key: bytes
 ) -> None:
@@ -138,7 +139,7 @@ ANY = given(rows=ROWS, amounts=st.lists(st.floats() | st.none(), max_size=6), gr
 FIXED = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=FIXED)
+@settings(max_examples=2, deadline=None, suppress_health_check=FIXED)
 @ANY
 def test_any_rows(
     rows: list[Any], amounts: list[Any], groups: int, new_world: Callable[[], Any], catalog: Any, ranking_key: bytes

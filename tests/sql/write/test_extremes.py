@@ -56,6 +56,7 @@ def intruded(name: str, new_world: Callable[[], Any], described: Callable[..., A
 
 
 @pytest.mark.parametrize("name", INTRUDERS)
+@pytest.mark.quick_cases("many rows in many groups", "extreme numbers", "one sum that cancels")
 def test_a_unit_is_in_one_bin_of_each_histogram(
     name: str, new_world: Callable[[], Any], described: Callable[..., Any]
 ) -> None:

@@ -35,6 +35,7 @@ def close(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
 
 
 @pytest.mark.parametrize("text", EXACT_QUERIES, ids=[text[:60] for text in EXACT_QUERIES])
+@pytest.mark.quick_cases(17)
 def test_without_limits_a_plan_answers_like_the_engine(
     text: str, planned: Callable[..., QueryPlan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
 ) -> None:

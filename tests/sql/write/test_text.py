@@ -33,6 +33,7 @@ WRITTEN = [*EXACT_QUERIES, "SELECT note, MEDIAN(income) FROM people GROUP BY not
     ],
     ids=lambda text: text[:40],
 )
+@pytest.mark.quick_cases(20)
 def test_every_plan_can_be_written_in_every_dialect(
     text: str, dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:

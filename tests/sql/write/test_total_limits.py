@@ -44,6 +44,7 @@ def without_intruders(
 
 
 @pytest.mark.parametrize("name", first_quick(INTRUDERS, 2))
+@pytest.mark.quick_cases("many rows in many groups")
 def test_one_unit_changes_all_groups_together_by_no_more_than_its_limit(
     name: str,
     new_world: Callable[[], Any],
@@ -89,6 +90,7 @@ def test_any_unit_can_be_removed(
         (" WHERE turn <= 3", ""),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_an_omitted_step_is_caught(
     part: str,
     instead: str,

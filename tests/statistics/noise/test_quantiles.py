@@ -66,6 +66,7 @@ CASES = [
 
 @pytest.mark.parametrize("kind", [{}, GAUSSIAN], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize(("rows", "epsilon", "shape"), CASES)
+@pytest.mark.quick_cases(4)
 def test_intervals_cover(rows: int, epsilon: float, shape: str, kind: Any) -> None:
     """A comparison with a true hypothesis fails with 1e-8, and there are 56 of them."""
     values = shaped(shape, rows)
@@ -121,6 +122,7 @@ def test_twins_with_a_test_that_rejects_too_much_are_caught(twin: Any) -> None:
         (20_000, 1.0, "wide"),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_an_interval_is_at_most_four_times_as_wide_as_the_range_of_errors(
     rows: int, epsilon: float, shape: str
 ) -> None:

@@ -33,6 +33,7 @@ def test_counts() -> None:
 
 
 @pytest.mark.parametrize("num_groups", [1, 2, 7])
+@pytest.mark.quick_cases(2)
 def test_one_contribution_moves_the_counts_by_the_length_that_the_noise_is_for(num_groups: int) -> None:
     generator = torch.Generator().manual_seed(num_groups)
     norms = torch.rand(num_groups, 30, generator=generator).tolist()

@@ -230,6 +230,7 @@ def test_more_bands_than_parts_would_break_amplification() -> None:
 
 @pytest.mark.parametrize("rate", [0.2, 0.6])
 @pytest.mark.parametrize("correlated", [BufferedToeplitz(), BufferedToeplitz(window=2)], ids=repr)
+@pytest.mark.quick_cases(1)
 def test_noise_without_bands_is_paid_by_the_number_of_turns(correlated: CorrelatedNoise, rate: float) -> None:
     """Four steps, two parts: what an example of each part loses exactly is below the claim, in both directions."""
     noise, turns = 1.0, PoissonTurns(num_parts=2, sampling_rate=rate)

@@ -35,6 +35,7 @@ def total_norm(gradients: dict[str, Tensor]) -> float:
 
 
 @every_model
+@pytest.mark.quick_cases(13)
 def test_no_example_contributes_more_than_the_clip_norm(name: str) -> None:
     """Measured: the sum with and without an example, in single precision, as training does it."""
     torch.manual_seed(4)

@@ -44,6 +44,7 @@ TRACED = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) 
 
 
 @pytest.mark.parametrize("name", TRACED)
+@pytest.mark.quick_cases(2)
 def test_traced_steps_are_the_same(name: str) -> None:
     compare(name, "aot_eager")
 

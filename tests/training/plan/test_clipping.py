@@ -65,6 +65,7 @@ def contribution(engine: GradientEngine, x: Tensor, clipping: Clipping, example:
 
 
 @pytest.mark.parametrize(("kind", "groups", "name"), list(product(CLIPPINGS, GROUPS, LAYERS)))
+@pytest.mark.quick_cases(50)
 def test_no_example_contributes_more_than_the_clip_norm(kind: str, groups: str, name: str) -> None:
     torch.manual_seed(4)
     model, x = MODELS[name]()

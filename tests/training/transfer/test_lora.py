@@ -26,7 +26,12 @@ from hush.training import (
 )
 from training.towers import Tied, Tower, changed, data, few, losses, snapshot, train, with_shared_layer
 
-peft = pytest.importorskip("peft", reason="needs peft: pip install 'hush[lora]'")
+
+@pytest.fixture(autouse=True, scope="module")
+def _peft() -> None:
+    """Import peft, which takes seconds, in the worker that runs these tests, and not wherever they are collected."""
+    global peft
+    peft = pytest.importorskip("peft", reason="needs peft: pip install 'hush[lora]'")
 
 
 def randomize(model: nn.Module) -> nn.Module:

@@ -223,6 +223,7 @@ class TestWithTraining:
     @pytest.mark.parametrize(
         "changes", [{"num_steps": 9}, {"batch_size": 50}, {"noise_multiplier": 0.9}, {"epsilon": 0.3}]
     )
+    @pytest.mark.quick_cases(2)
     def test_runs_of_another_cost_are_refused(self, changes: dict[str, Any]) -> None:
         def train(settings: dict[str, Any], noise: float) -> HeldOutAnswers:
             return self.train(settings, noise, **changes)

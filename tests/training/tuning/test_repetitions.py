@@ -40,6 +40,7 @@ class TestDistributions:
             chance *= law._ratio(number)
 
     @EACH_LAW
+    @pytest.mark.quick_cases(3)
     def test_draws_follow_the_probabilities(self, law: Repetitions) -> None:
         source = TestSource("number of runs")
         draws = np.array([law.draw(source) for _ in range(3000)])
@@ -220,6 +221,7 @@ class TestExactPrivacy:
         assert proven_epsilon(law) <= REPLACED.compose(law.event(RandomizedResponseEvent(BASE))).epsilon(1e-3)
 
     @EACH_LAW
+    @pytest.mark.quick_cases(3)
     def test_searches_follow_the_exact_law(self, law: Repetitions) -> None:
         for bit in (0, 1):
             outcomes = searched(law, bit, 600)

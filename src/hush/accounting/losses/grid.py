@@ -125,12 +125,12 @@ def choose_tilt(moments: CumulantFunction, saddle: Saddle, log_delta: float, wid
     target = -log_delta - math.log(_ALIAS)
     tilts = saddle.tilt * np.geomspace(0.02, 1.0, 18)
     steeper = np.concatenate([tilts[4:-1], saddle.tilt + np.geomspace(0.1, 30.0, 14) / saddle.spread])
-    excess = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in steeper]) + target
+    excess = moments.values(steeper) - steeper * saddle.epsilon + target
     with np.errstate(divide="ignore"):
         rights = np.where(steeper > tilts[:, None], excess / (steeper - tilts[:, None]), np.inf).min(axis=1)
     windows = np.maximum(target / tilts, np.minimum(rights, widest))
     # Rounding is relative to e^(K(c) - c eps). That may exceed delta by a factor of e^14, or more if it must.
-    amplified = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in tilts]) - log_delta
+    amplified = moments.values(tilts) - tilts * saddle.epsilon - log_delta
     windows = np.where(amplified <= max(14.0, float(amplified.min()) + 2.0), windows, np.inf)
     best = int(np.argmin(windows))
     return float(tilts[best]), float(windows[best])

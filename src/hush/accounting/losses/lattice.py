@@ -240,10 +240,10 @@ def _hull(losses: Array, curve: Array) -> list[int]:
 
 def _corner_mass(y: list[float], v: list[float], before: int, corner: int, after: int) -> float:
     """Return the mass that `corner_masses` gives a corner between two other points."""
-    mass = math.exp(y[corner]) if y[corner] < 0 < y[after] or y[before] < 0 == y[corner] else 0.0
-    for other in (before, after):
-        low, high = sorted((corner, other))
-        rise = v[high] - v[low] + (math.expm1(y[low]) if y[low] < 0 < y[high] else 0.0)
-        gap = min(y[other] - y[corner], 700.0)
-        mass += rise / math.expm1(gap)
+    first, middle, last = y[before], y[corner], y[after]
+    mass = math.exp(middle) if middle < 0 < last or first < 0 == middle else 0.0
+    rise = v[corner] - v[before] + (math.expm1(first) if first < 0 < middle else 0.0)
+    mass += rise / math.expm1(first - middle)
+    rise = v[after] - v[corner] + (math.expm1(middle) if middle < 0 < last else 0.0)
+    mass += rise / math.expm1(min(last - middle, 700.0))
     return mass

@@ -195,10 +195,17 @@ def _log_moments(
     forward: tuple[Array, Array], backward: tuple[Array, Array], orders: Array, *, unbounded: bool
 ) -> Array:
     """Return log E_Q[(P/Q)^a] by one rule, or infinity where the grid cuts the integrand off."""
-    forward_exponents = np.outer(orders - 1, forward[0]) + forward[1]
-    exponents = np.concatenate([forward_exponents, np.outer(-orders, backward[0]) + backward[1]], axis=1)
-    peak = exponents.max(axis=1)
-    integral = peak + np.log(np.exp(exponents - peak[:, None]).sum(axis=1))
+    # In place: thousands of nodes at hundreds of orders are megabytes.
+    exponents = [np.outer(orders - 1, forward[0]), np.outer(-orders, backward[0])]
+    exponents[0] += forward[1]
+    exponents[1] += backward[1]
+    last = exponents[0][:, -1].copy()
+    peak = np.maximum(*(half.max(axis=1) for half in exponents))
+    sums = []
+    for half in exponents:
+        half -= peak[:, None]
+        sums.append(np.exp(half, out=half).sum(axis=1))
+    integral = peak + np.log(sums[0] + sums[1])
     log_growth = integral + np.log(orders) + np.log(orders - 1)
-    cut_off = unbounded & (forward_exponents[:, -1] > peak - _DECAY)
+    cut_off = unbounded & (last > peak - _DECAY)
     return np.where(cut_off, np.inf, np.logaddexp(0.0, log_growth))

@@ -19,6 +19,7 @@ from hush.accounting.losses.profile import Array, DominatingPair
 
 # Points in (0, 1]: dense near 0, and evenly spaced further out.
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
+_MOST_TERMS = 2**17  # tilts times losses at a time
 
 CountedPair = tuple[DominatingPair, int]
 
@@ -30,11 +31,13 @@ class CumulantFunction:
     Attributes:
         losses: A row of losses for each pair.
         masses: Their probabilities.
+        log_masses: Their logarithms.
         counts: T_i, how often each pair is composed.
     """
 
     losses: Array
     masses: Array
+    log_masses: Array
     counts: Array
 
     @staticmethod
@@ -43,22 +46,37 @@ class CumulantFunction:
         rows = [_uneven(pair, tail) for pair, _ in parts]
         counts = np.array([count for _, count in parts], dtype=float)
         # Masses keep their sign: clipping rounding errors at 0 would add mass, T times.
-        return CumulantFunction(np.stack([row.losses for row in rows]), np.stack([row.masses for row in rows]), counts)
+        masses = np.stack([row.masses for row in rows])
+        with np.errstate(divide="ignore"):
+            log_masses = np.log(np.maximum(masses, 0.0))
+        return CumulantFunction(np.stack([row.losses for row in rows]), masses, log_masses, counts)
+
+    def values(self, tilts: Array) -> Array:
+        """Return K at several tilts."""
+        values = []
+        for some in np.array_split(tilts, math.ceil(tilts.size * self.losses.size / _MOST_TERMS)):
+            weights, peaks = self._tilted(some[:, None, None])
+            values.append((peaks[..., 0] + np.log(weights.sum(axis=-1))) @ self.counts)
+        return np.concatenate(values)
 
     def at(self, tilt: float) -> tuple[float, float, float, Array]:
         """Return K, K', K'' and the tilted probabilities of each pair."""
-        exponents = tilt * self.losses
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(self.masses, 0.0)) + exponents
-        # Exponents are taken relative to the largest term, which then is about 1: nothing overflows.
-        peak = np.take_along_axis(exponents, logs.argmax(axis=1)[:, None], axis=1)
-        weights = self.masses * np.exp(np.minimum(exponents - peak, 600.0))
+        weights, peak = self._tilted(tilt)
         total = weights.sum(axis=1, keepdims=True)
         weights /= total
         mean = (weights * self.losses).sum(axis=1)
         variance = (weights * (self.losses - mean[:, None]) ** 2).sum(axis=1)
         log_moment = peak[:, 0] + np.log(total[:, 0])
         return float(self.counts @ log_moment), float(self.counts @ mean), float(self.counts @ variance), weights
+
+    def _tilted(self, tilt: float | Array) -> tuple[Array, Array]:
+        """Return masses times e^(tilt * loss - peak), and the peaks, which keep the last axis."""
+        exponents = tilt * self.losses
+        # Exponents are taken relative to the largest term, which then is about 1: nothing overflows.
+        largest = (self.log_masses + exponents).argmax(axis=-1)
+        peak = np.take_along_axis(exponents, largest[..., None], axis=-1)
+        exponents -= peak
+        return self.masses * np.exp(np.minimum(exponents, 600.0, out=exponents), out=exponents), peak
 
 
 def _uneven(pair: DominatingPair, tail: float) -> Atoms:

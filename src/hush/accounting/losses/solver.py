@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.fft import next_fast_len
@@ -224,6 +225,9 @@ class ComposedLoss:
         return min(1.0, max(*(bound(epsilon) for bound in bounds), self._unbounded))
 
     def _solve(self, delta: float, accuracy: float) -> _Solution:
+        return _solution(tuple(self._parts), delta, accuracy)
+
+    def _solve_afresh(self, delta: float, accuracy: float) -> _Solution:
         """Return an upper bound on epsilon: first a rough one, then a precise one near it, refined until it is stable.
 
         The grid follows from a model of its error. If two grids differ by more than the model says, the model is off by
@@ -279,6 +283,12 @@ class ComposedLoss:
             return lambda epsilon: final.delta_bounds(epsilon)[1], grid
         aliases = _alias_bound(lattice, grid)
         return lambda epsilon: max(final.delta_bounds(epsilon)[0] - aliases(epsilon), 0.0), grid
+
+
+# A run's plan, its charge and its report ask for the same epsilons.
+@lru_cache(maxsize=256)
+def _solution(parts: tuple[CountedPair, ...], delta: float, accuracy: float) -> _Solution:
+    return ComposedLoss(parts)._solve_afresh(delta, accuracy)
 
 
 def _close(lower: float, upper: float) -> bool:

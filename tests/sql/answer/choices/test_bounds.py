@@ -118,6 +118,7 @@ def test_answers_without_declared_bounds(text: str, true: float, error: float, p
     "aggregate",
     ["AVG(x)", "AVG(LEAST(x, 0))", "AVG(GREATEST(x, 100))", "SUM(x * x)", "MEDIAN(x + 1e12)", "STDDEV(x * 3)"],
 )
+@pytest.mark.quick_cases(5)
 def test_what_is_learned_never_decides_whether_there_is_an_answer(rows: int, aggregate: str) -> None:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t AS SELECT i AS who, 7.0 AS x FROM range({rows}) AS r(i)")
@@ -162,6 +163,7 @@ def test_values_that_are_spread_over_many_bins_are_found(spread: str) -> None:
 
 @pytest.mark.parametrize("low", [-(2.0**41), -4.0, -(2.0**-20), 0.0, 2.0**-20, 1.0, 2.0**40])
 @pytest.mark.parametrize("width", [2.0**-20, 1.0, 2.0**20])
+@pytest.mark.quick_cases(7)
 def test_a_plan_within_any_bounds_is_not_refused(low: float, width: float, people: Any) -> None:
     """Bounds that were learned are known after the charge: nothing may raise then."""
     for argument in ("x", "x * x * x", "LEAST(x, 0)", "GREATEST(x, 5) - 5", "POW(x, 3)", "ROUND(x, 1)", "x / 3", "-x"):

@@ -271,6 +271,7 @@ def test_a_ledger_tells_limits_in_total_apart(flights: Table) -> None:
 
 @pytest.mark.parametrize("noise", [None, LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("selection", [None, LaplaceThreshold(), GaussianThreshold()])
+@pytest.mark.quick_cases(4)
 def test_a_chosen_limit_on_groups_is_no_more_than_delta_allows(
     flights: Table, noise: NoiseKind | None, selection: Selection | None
 ) -> None:

@@ -42,6 +42,7 @@ def counts(text: str, connection: Any, key: bytes) -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.quick_cases(8)
 def test_without_limits_the_numbers_are_those_of_the_engine(text: str, ranking_key: bytes) -> None:
     connection = shop()
     actual = counts(text, connection, ranking_key)
