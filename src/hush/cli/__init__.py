@@ -14,7 +14,7 @@ work. What they share:
   ``json_values`` (values for JSON).
 
 Commands print for people by default, and JSON for scripts with ``--json``. On an error, standard error gets one line
-and standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (a
+(questions about a table: one for each, and the command that answers them) and standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (a
 full disk, for example), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
 """
 
@@ -50,9 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = options.run(options)
     except HushError as error:
-        from hush.cli.messages import in_flags
+        from hush.cli.messages import in_flags, open_questions
 
-        print(f"hush {options.command}: {in_flags(str(error), parser, options)}", file=sys.stderr)
+        message = open_questions(error, words) or in_flags(str(error), parser, options)
+        print(f"hush {options.command}: {message}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
     except KeyboardInterrupt:
         print(f"\nhush {options.command}: interrupted", file=sys.stderr)

@@ -8,9 +8,10 @@ Learning uses a share of the budget, which `hush.runs.run_plan` accounts for. He
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from hush.data import Category, Outline, Prepared, needs_learning, open_data, prepare
+from hush.data import Category, Outline, Prepared, fewest_units, inspect, needs_learning, open_data, prepare
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.runs.draft import choose_model, completed, draft_training, learning_noise
@@ -43,7 +44,6 @@ def read_dataset(
     """
     data = open_data(
         settings.data,
-        target=settings.target,
         data_dir=settings.data_dir,
         download=settings.download,
         delimiter=settings.delimiter,
@@ -53,7 +53,18 @@ def read_dataset(
         raise InvalidArgument(
             "groups", settings.target, "a column other than the target", "Classes are always compared"
         )
-    undeclared = needs_learning(data, settings.target, settings.schema, settings.unit, settings.groups)
+    facts = inspect(
+        data,
+        target=settings.target,
+        schema=settings.schema,
+        unit=settings.unit,
+        groups=settings.groups,
+        task=settings.task,
+        fewest_units=_forecast(settings, delta),
+    )
+    for note in facts.notes:
+        progress.say(f"  {note}")
+    undeclared = needs_learning(data, facts.target, facts.schema, settings.unit, settings.groups)
     if undeclared and not settings.learn_share > 0:
         raise InvalidArgument(
             "learn_share",
@@ -67,8 +78,8 @@ def read_dataset(
         progress.say(f"Not declared, so learned privately with {share}: {_enumerate(undeclared)}.")
     prepared = prepare(
         data,
-        target=settings.target,
-        schema=settings.schema,
+        target=facts.target,
+        schema=facts.schema,
         unit=settings.unit,
         groups=settings.groups,
         holdout=settings.holdout,
@@ -79,6 +90,14 @@ def read_dataset(
     )
     _refuse_undeclared_groups(prepared)
     return prepared
+
+
+def _forecast(settings: Settings, delta: float) -> Callable[[int, int], float]:
+    """Return how many units a value needs to be found with the share for learning, by what is learned."""
+    if not settings.learn_share > 0:
+        return lambda num_numbers, num_texts: math.inf if num_texts else 0.0
+    noise = learning_noise(settings.epsilon * settings.learn_share, delta)
+    return lambda num_numbers, num_texts: fewest_units(noise, num_numbers, num_texts)
 
 
 def _refuse_undeclared_groups(prepared: Prepared) -> None:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, GaussianEvent
 from hush.errors import InvalidArgument, check_probability
@@ -80,6 +81,26 @@ class Learn:
     def bounds_event(self) -> Event:
         """Return the cost of learning if all values and classes are declared, so that only bounds are learned."""
         return GaussianEvent(self.noise_multiplier)
+
+
+def fewest_units(learn: Learn, num_numbers: int, num_texts: int) -> float:
+    """Return how many units a value needs to be found, most of the time: two deviations of the noise above the threshold.
+
+    It is a forecast from public numbers, not a promise.
+
+    >>> round(fewest_units(Learn(noise_multiplier=4.0), 0, 1)), round(fewest_units(Learn(noise_multiplier=4.0), 5, 4))
+    (33, 105)
+
+    Args:
+        learn: The noise.
+        num_numbers: Of how many columns the bounds are learned.
+        num_texts: Of how many columns, with the target, the values are learned.
+    """
+    if not num_texts:
+        return 0.0
+    kinds = math.sqrt(2) * FIRST if num_numbers else 1.0
+    stddev = learn.noise_multiplier * kinds * math.sqrt(num_texts)
+    return 1 + stddev * (2 - float(ndtri(learn.delta / num_texts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from hush.data.preparation.learning import (
     refine,
     release,
 )
-from hush.data.preparation.plan import resolve, to_learn
+from hush.data.preparation.plan import learns_classes, numeric_columns, resolve, to_learn
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
 from hush.data.tables.columns import Category, Column, Numeric
 from hush.data.tables.raw_data import ImageData, RawData
@@ -89,7 +89,7 @@ class Prepared:
     Attributes:
         train: The examples to train from.
         test: The examples that were held out, or the test part of the dataset.
-        classes: The names of the classes, in the order of the targets.
+        classes: The names of the classes or labels, in the order of the targets; empty if the target is a number.
         shape: The shape of one input.
         learned: The results of learning, in sentences.
         schema: The complete schema. `transform` applies it to other data.
@@ -173,7 +173,7 @@ def prepare(
     check_instance("learn", learn, (Learn, type(None)))
     subkey(key, "check")  # refuses a key of another length before anything is read
     numbers, texts = to_learn(plan)
-    is_incomplete = bool(numbers or texts or plan.classes is None)
+    is_incomplete = bool(numbers or texts or learns_classes(plan))
     if is_incomplete and learn is None:
         raise InvalidArgument(
             "learn", None, "the noise to learn with", "Not everything is declared: needs_learning lists the rest"
@@ -210,7 +210,7 @@ class _Preparation:
     def event(self) -> Event | None:
         if self.learn is None:
             return None
-        learns_values = bool(to_learn(self.plan)[1]) or self.plan.classes is None
+        learns_values = bool(to_learn(self.plan)[1]) or learns_classes(self.plan)
         return self.learn.event() if learns_values else self.learn.bounds_event()
 
 
@@ -222,11 +222,11 @@ def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
         split = split_units(table, plan.unit, job.holdout, job.key)
     outline = _outline(data, job, (split.count(split.train), split.count(split.test)), image_shape=None)
     job.before_learning(outline)
-    numbers = read_numbers(data, plan)
+    numbers = read_numbers(data, plan, with_target=True)
     schema, sentences = plan, tuple[str, ...]()
     if job.learn is not None:
         number_columns, text_columns = to_learn(plan)
-        tallied = [*text_columns, *([] if plan.classes is not None else [str(plan.target)])]
+        tallied = [*text_columns, *([str(plan.target)] if learns_classes(plan) else [])]
         histograms = [log_histogram(numbers[name], split.learning) for name in number_columns]
         tallies = [table.counts(name, split.learning) for name in tallied]
         learn = job.learn
@@ -301,15 +301,20 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
     columns: dict[str, Column] = dict(plan.columns)
     sentences = []
     number_columns, text_columns = to_learn(plan)
+    target_range = plan.target_range
     for name, bounds in zip(number_columns, learned.bounds, strict=True):
-        columns[name] = column = _with_bounds(columns[name], bounds or UNKNOWN_BOUNDS)
+        column = _with_bounds(numeric_columns(plan)[name], bounds or UNKNOWN_BOUNDS)
+        if name in columns:
+            columns[name] = column
+        else:
+            target_range = column
         remark = "" if bounds else " (no number except zero was frequent enough to rise above the noise)"
         sentences.append(f"column {name!r}: bounds [{column.lower:.6g}, {column.upper:.6g}], learned privately{remark}")
     for name, values in zip(text_columns, learned.values, strict=False):  # the classes follow, if they were learned
         columns[name] = Category(values=values)
         sentences.append(f"column {name!r}: {_listed(values, 'value', 'values')}, learned privately")
     classes = plan.classes
-    if classes is None:
+    if learns_classes(plan):
         classes = learned.values[-1]
         sentences.append(f"target: {_listed(classes, 'class', 'classes')}, learned privately")
         if len(classes) < 2:
@@ -320,18 +325,17 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
                 "With one there is nothing to predict",
                 "Declare the classes, or give learning more of the budget; this attempt has spent its share",
             )
-    return replace(plan, columns=columns, classes=classes), tuple(sentences)
+    return replace(plan, columns=columns, classes=classes, target_range=target_range), tuple(sentences)
 
 
-def _with_bounds(column: Column, learned: tuple[float, float]) -> Numeric:
+def _with_bounds(column: Numeric, learned: tuple[float, float]) -> Numeric:
     """Return a column with its declared bounds, and learned ones where none are declared. Widen an empty interval."""
-    assert isinstance(column, Numeric)  # to_learn chooses them
     lower = learned[0] if column.lower is None else column.lower
     upper = learned[1] if column.upper is None else column.upper
     if not upper / 2 - lower / 2 > 0:
         room = max(1.0, abs(lower), abs(upper))
         lower, upper = (upper - room, upper) if column.lower is None else (lower, lower + room)
-    return Numeric(lower=lower, upper=upper)
+    return replace(column, lower=lower, upper=upper)
 
 
 def _listed(values: tuple[str, ...], singular: str, plural: str) -> str:
@@ -368,7 +372,7 @@ def _prepared(
     return Prepared(
         train=train,
         test=test,
-        classes=schema.classes or (),
+        classes=schema.classes or schema.labels,
         shape=train.inputs.shape[1:],
         learned=sentences,
         schema=schema,
