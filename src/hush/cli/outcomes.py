@@ -42,6 +42,22 @@ def output_folder(output: str | None, data: str) -> Path:
     return folder
 
 
+def _error(outcome: Outcome) -> str | None:
+    """Return the measured error of a model of numbers, in words; None for other models."""
+    path = outcome.path / "figures.json"
+    error = json.loads(path.read_text(encoding="utf-8")).get("error") if path.exists() else None
+    if error is None:
+        return None
+    if error.get("value") is None:
+        return "Held-out error: withheld. Too few held-out rows to measure through the noise."
+    root = error.get("root_mean_square")
+    return (
+        f"Held-out mean absolute error: {error['value']:.4g} ({error['low']:.4g} to {error['high']:.4g})"
+        + ("" if root is None else f"; root mean squared error: {root:.4g}")
+        + f"; the target's standard deviation: {error['baseline']:.4g}"
+    )
+
+
 def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     """Print the result of a run, for people or as JSON."""
     guarantee = outcome.guarantee
@@ -57,7 +73,10 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
             content["charged"] = outcome.receipt.to_dict()
         print(json.dumps(content))
         return
-    if outcome.accuracy is not None:
+    error = _error(outcome)
+    if error is not None:
+        print(error)
+    elif outcome.accuracy is not None:
         print(f"Held-out accuracy: {outcome.accuracy:.1%}")
     elif (outcome.path / "figures.json").exists():
         print("Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise.")

@@ -21,6 +21,8 @@ from hush.runs.settings import Settings
 
 COUNTS_ARE_PUBLIC = "how many rows and units are trained on, and how many are held out, is public"
 _MOST_NAMES = 6
+# For numbers scaled to [-1, 1], and inputs of about norm 1 to 5.
+_CLIP_NORM, _LEARNING_RATE = 1.0, 0.05
 
 
 def read_dataset(
@@ -128,7 +130,7 @@ def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
     if num_units < 2:
         raise InvalidArgument("data", settings.data, "at least two units to train on")
     used = completed(
-        settings,
+        _for_numbers(settings) if outline.plan.target_range is not None else settings,
         model=choose_model(settings, outline.image_shape),
         num_units=num_units,
         num_all_units=num_units + outline.num_held_out,
@@ -139,6 +141,17 @@ def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
     unit = Unit.example() if outline.rows_are_units else Unit.user()
     training = draft_training(used, num_units=num_units, unit=unit)
     return RunPlan(settings=used, training=training, learning=outline.event)
+
+
+def _for_numbers(settings: Settings) -> Settings:
+    """Return settings for a target that is a number, where none are given.
+
+    Errors of numbers shrink to 0 as a model gets better, and so should the steps: automatic clipping would keep them
+    long.
+    """
+    return settings.replace(
+        clip_norm=settings.clip_norm or _CLIP_NORM, learning_rate=settings.learning_rate or _LEARNING_RATE
+    )
 
 
 def assumptions_of(outline: Outline) -> tuple[str, ...]:

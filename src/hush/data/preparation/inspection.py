@@ -21,7 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hush.data.preparation.names import closest, identifies_people, looks_like_free_text, looks_like_id
+from hush.data.preparation.names import (
+    closest,
+    identifies_people,
+    looks_like_classes,
+    looks_like_free_text,
+    looks_like_id,
+)
 from hush.data.preparation.questions import OpenQuestions, Question
 from hush.data.tables.catalog import ROW
 from hush.data.tables.columns import Category, Column, Date, HashedText, Ignore, Numeric
@@ -242,7 +248,7 @@ class _Inspection:
         if len(self.targets) != 1:
             return MULTI_LABEL if self.targets else None
         name = self.targets[0]
-        if self.declared.target_range is not None or isinstance(self.declared.columns.get(name), Numeric):
+        if self.declared.target_range is not None or self._declared_range(name) is not None:
             return REGRESSION
         if name not in self.data.columns:
             return None
@@ -251,12 +257,17 @@ class _Inspection:
         declared_type = self.data.declared_type(name)
         if name in self.texts or declared_type == "BOOLEAN":
             return CLASSIFICATION
-        is_fraction = self.data.kind(name) == NUMBER and declared_type.startswith(_FRACTIONS)
-        return REGRESSION if is_fraction else None
+        if self.data.kind(name) == NUMBER and declared_type.startswith(_FRACTIONS):
+            return REGRESSION
+        return CLASSIFICATION if looks_like_classes(name) else None
 
     def _with_target(self, columns: dict[str, Column]) -> Schema:
         """Return the schema with what is predicted; ask where that is open."""
         schema, task = replace(self.declared, columns=columns), self._task()
+        if task not in (None, CLASSIFICATION):
+            for name in dict.fromkeys(self.groups):
+                text = f"--group {name} compares the accuracy of classes, and --task {task} has none"
+                self.questions.append(Question(text=text, wrong=name))
         if any(name not in self.data.columns for name in self.targets) or not self.targets:
             return schema
         if task == MULTI_LABEL:
@@ -272,29 +283,31 @@ class _Inspection:
                 f"target {name!r} holds numbers: --task {REGRESSION} predicts the number, --task {CLASSIFICATION} takes "
                 "each number as a class"
             )
-            self.questions.append(Question(text=text, add=("--task", self._likely_task(name))))
+            self.questions.append(Question(text=text, add=("--task", REGRESSION)))
         if task == REGRESSION:
             return self._with_range(schema, name)
         if task == CLASSIFICATION and schema.classes is None:
+            if self.task is None and name not in self.texts and self.data.declared_type(name) != "BOOLEAN":
+                self.notes.append(f"target {name!r} is taken for classes, by its name; else: --task {REGRESSION}")
             if self.data.declared_type(name) == "BOOLEAN":
                 return replace(schema, classes=_TRUTHS)
             self._ask_for_classes(schema, name)
         return schema
 
-    def _likely_task(self, name: str) -> str:
-        """Return the task of the command that is proposed: names of yes-or-no questions promise classes."""
-        words = name.lower()
-        is_class = words in ("y", "label", "class", "target", "quality") or words.startswith(("is_", "has_", "was_"))
-        return CLASSIFICATION if is_class or words.endswith(("ed", "class", "label", "type", "flag")) else REGRESSION
-
     def _with_range(self, schema: Schema, name: str) -> Schema:
         if name in self.texts:
             text = f"target {name!r} holds text: --task {REGRESSION} needs numbers"
             self.questions.append(Question(text=text, wrong=REGRESSION, right=CLASSIFICATION))
-        column = self.declared.columns.get(name)
-        if isinstance(column, Numeric):
-            return replace(schema, target_range=column)
+        declared_range = self._declared_range(name)
+        if declared_range is not None:
+            return replace(schema, target_range=declared_range)
         return replace(schema, target_range=schema.target_range or (Date() if name in self.dates else Numeric()))
+
+    def _declared_range(self, name: str) -> Numeric | None:
+        """Return the bounds that are declared for the target. A template declares it as numeric, without bounds."""
+        column = self.declared.columns.get(name)
+        is_declared = isinstance(column, Numeric) and (column.lower is not None or column.upper is not None)
+        return column if is_declared and isinstance(column, Numeric) else None
 
     def _ask_for_classes(self, schema: Schema, name: str) -> None:
         """Ask for classes that so few units could not show: before their share of the budget is spent on it."""

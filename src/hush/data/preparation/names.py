@@ -19,6 +19,9 @@ _FREE_TEXT = frozenset(
     "text comment comments note notes description message messages review body title abstract summary tweet content "
     "feedback remark remarks transcript narrative headline sentence letter".split()
 )
+_QUESTIONS = frozenset("is has was had did will".split())
+_CLASSES = frozenset("label class category type kind flag species grade diagnosis".split())
+_SHORTEST_PARTICIPLE = 5  # "speed" and "seed" are none
 _SIMILAR = 0.6  # the ratio of difflib from which two names count as one that was misspelt
 
 
@@ -46,13 +49,14 @@ def looks_like_id(name: str) -> bool:
 
 
 def identifies_people(name: str) -> bool:
-    """Return whether a name promises one id for each person.
+    """Return whether the name of a column of ids promises one for each person.
 
-    >>> [identifies_people(name) for name in ("patient_id", "id", "order_id", "last_name")]
-    [True, True, False, False]
+    >>> [identifies_people(name) for name in ("patient_id", "id", "customer", "order_id", "last_name")]
+    [True, True, True, False, False]
     """
     words = words_of(name)
-    return bool(words) and words[-1] in _IDS and (len(words) == 1 or bool(_PEOPLE.intersection(words)))
+    is_of_people = bool(_PEOPLE.intersection(words))
+    return bool(words) and ((words[-1] in _IDS and (len(words) == 1 or is_of_people)) or words[-1] in _PEOPLE)
 
 
 def looks_like_free_text(name: str) -> bool:
@@ -63,6 +67,20 @@ def looks_like_free_text(name: str) -> bool:
     """
     words = words_of(name)
     return len(words) > 0 and words[-1] in _FREE_TEXT
+
+
+def looks_like_classes(name: str) -> bool:
+    """Return whether the name of a column of numbers promises classes, as those of yes-or-no questions do.
+
+    >>> [looks_like_classes(name) for name in ("label", "is_fraud", "readmitted", "Survived", "y", "price", "speed")]
+    [True, True, True, True, False, False, False]
+    """
+    words = words_of(name)
+    if not words:
+        return False
+    is_question = words[0] in _QUESTIONS and len(words) > 1
+    is_participle = words[-1].endswith("ed") and len(words[-1]) > _SHORTEST_PARTICIPLE
+    return is_question or is_participle or words[-1] in _CLASSES
 
 
 def closest(name: str, names: Sequence[str]) -> list[str]:

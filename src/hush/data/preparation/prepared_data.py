@@ -61,6 +61,7 @@ class Outline:
             learned.
         assumptions: The assumptions of the guarantee.
         group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
+        plan: The schema before anything is learned.
     """
 
     num_units: int
@@ -71,6 +72,7 @@ class Outline:
     event: Event | None
     assumptions: tuple[str, ...]
     group_assumption: str | None
+    plan: Schema = Schema()
 
 
 def _nothing(_: Outline | str) -> None:
@@ -363,6 +365,7 @@ def _outline(
         event=job.event,
         assumptions=(*data.assumptions, *_assumptions(job, has_test)),
         group_assumption=_GROUP_ASSUMPTION if job.plan.groups else None,
+        plan=job.plan,
     )
 
 
