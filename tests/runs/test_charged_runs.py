@@ -333,7 +333,19 @@ def test_a_crash_around_the_commit(
 
 
 def command(source: Path, run: Path, ledger: Ledger) -> list[str]:
-    words = ["train", str(source), "--target", "y", *files.CLASSES, "--epsilon", "6", "--num-steps", "20", "--output", str(run)]
+    words = [
+        "train",
+        str(source),
+        "--target",
+        "y",
+        *files.CLASSES,
+        "--epsilon",
+        "6",
+        "--num-steps",
+        "20",
+        "--output",
+        str(run),
+    ]
     return [*words, "--budget", "people", "--db", str(ledger.store.url)]
 
 

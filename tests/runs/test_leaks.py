@@ -112,7 +112,17 @@ def test_values_of_a_single_person_appear_nowhere(tmp_path: Path, capsys: pytest
     odd = [f"zebra-unit,zebra-sex,0.5,0.5,{label},zebra words" for label in ("zebra-class", "1")]
     source = files.write_rows(tmp_path / "t.csv", "who,sex,a,b,y,note", [*rest, *odd])
     (tmp_path / "words.txt").write_text("ordinary\nwords\n")
-    flags = ("--target", "y", *files.CLASSES, "--unit", "who", "--vocabulary", f"note={tmp_path / 'words.txt'}", "--epsilon", 8)
+    flags = (
+        "--target",
+        "y",
+        *files.CLASSES,
+        "--unit",
+        "who",
+        "--vocabulary",
+        f"note={tmp_path / 'words.txt'}",
+        "--epsilon",
+        8,
+    )
     run = tmp_path / "run"
     capsys.readouterr()
     command = ["train", source, *flags, "--category", "sex", "--group", "sex", "--output", run, "--num-steps", "3"]

@@ -102,7 +102,9 @@ def test_the_guarantee_is_the_composition_of_the_parts(
     rows, flags, share = CASES[case]
     source, run = files.write_csv(tmp_path / "t.csv", rows), tmp_path / "run"
     batches = () if case == "full batches" else ("--batch-size", 256)
-    printed = files.train(capsys, source, "--target", "y", *files.CLASSES, *flags, *batches, "--epsilon", 5, "--output", run)
+    printed = files.train(
+        capsys, source, "--target", "y", *files.CLASSES, *flags, *batches, "--epsilon", 5, "--output", run
+    )
     (plan,), (data,), (private,) = recorder.plans, recorder.datasets, recorder.trainings
     guarantee = json.loads((run / "guarantee.json").read_text())
     # By hand, from public numbers.

@@ -90,9 +90,7 @@ def test_typos_are_refused_with_the_closest_names(tmp_path: Path, capsys: pytest
     assert main([*command, "--num-steps", "2", "--output", str(tmp_path / "run")]) == 0
 
 
-def test_warnings_stand_before_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], fixed_key: None
-) -> None:
+def test_warnings_stand_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], fixed_key: None) -> None:
     pytest.importorskip("torch", reason="trains")
     file, target = write_table("survey", tmp_path)
     words = ["train", str(file), "--target", target, "--epsilon", "12", "--classes", "yes,no", "--num-steps", "2"]

@@ -1,6 +1,7 @@
 """The command line, `hush COMMAND`.
 
-The commands are `train`, `tune`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`.
+The commands are `train`, `tune`, `predict`, `report`, `export`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`,
+`account`, `audit`, `attack`.
 
 Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
 work. What they share:
@@ -31,7 +32,23 @@ from hush.version import __version__
 
 __all__: list[str] = []  # the command line is for the shell; `main` is what its entry point calls
 
-COMMANDS = ("train", "tune", "schema", "query", "test", "catalog", "ledger", "plan", "account", "audit", "attack")
+COMMANDS = (
+    "train",
+    "tune",
+    "predict",
+    "report",
+    "export",
+    "schema",
+    "query",
+    "test",
+    "catalog",
+    "ledger",
+    "plan",
+    "account",
+    "audit",
+    "attack",
+)
+_ON_FINISHED_RUNS = ("predict", "report", "export")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,5 +101,6 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in (command,) if command in COMMANDS else COMMANDS:
-        importlib.import_module(f"hush.cli.commands.{name}").add_parser(commands)
+        folder = "commands.finished" if name in _ON_FINISHED_RUNS else "commands"
+        importlib.import_module(f"hush.cli.{folder}.{name}").add_parser(commands)
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from hush.errors import Unsupported
 
 if TYPE_CHECKING:
     from hush.runs import Outcome
+
+
+_LEFT_TO_REPORT = ("  - Delta:", "All of this takes")
 
 
 def add_output(group: Any) -> None:
@@ -44,8 +48,7 @@ def output_folder(output: str | None, data: str) -> Path:
 
 def _error(outcome: Outcome) -> str | None:
     """Return the measured error of a model of numbers, in words; None for other models."""
-    path = outcome.path / "figures.json"
-    error = json.loads(path.read_text(encoding="utf-8")).get("error") if path.exists() else None
+    error = _figures(outcome).get("error")
     if error is None:
         return None
     if error.get("value") is None:
@@ -77,10 +80,38 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     if error is not None:
         print(error)
     elif outcome.accuracy is not None:
-        print(f"Held-out accuracy: {outcome.accuracy:.1%}")
+        print(f"Held-out accuracy: {outcome.accuracy:.1%}{_interval(outcome)}")
     elif (outcome.path / "figures.json").exists():
         print("Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise.")
-    print(guarantee if options.quiet else f"\n{guarantee.explain()}\n")
+    print(guarantee if options.quiet else f"\n{_shortened(guarantee.explain())}\n")
     if outcome.receipt is not None:
         print(outcome.receipt)
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")
+    if not options.quiet:
+        folder = shlex.quote(str(outcome.path))
+        print(
+            f"Next: hush predict {folder} NEW-DATA, or hush report {folder} --publishable, or hush export {folder} --onnx"
+        )
+
+
+def _shortened(explanation: str) -> str:
+    """Return the part of an explanation that fits a terminal; the report has all of it."""
+    lines = explanation.splitlines()
+    end = next((number for number, line in enumerate(lines) if line.startswith(_LEFT_TO_REPORT)), len(lines))
+    return "\n".join(
+        [*lines[:end], *(["What it assumes, and what delta means, is in the report."] if end < len(lines) else [])]
+    )
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    """Return the held-out metrics; none, if nothing was held out."""
+    path = outcome.path / "figures.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _interval(outcome: Outcome) -> str:
+    """Return the interval of the accuracy, in words; nothing, if there is none."""
+    accuracy = _figures(outcome).get("accuracy", {})
+    if accuracy.get("low") is None or accuracy.get("high") is None:
+        return ""
+    return f" ({accuracy['confidence']:.0%} interval: {accuracy['low']:.1%} to {accuracy['high']:.1%})"

@@ -48,6 +48,7 @@ from hush.data.tables.schema import Schema as Schema
 from hush.data.formats.csv import CsvFile as CsvFile
 from hush.data.formats.parquet import ParquetFile as ParquetFile
 from hush.data.formats.table_files import open_table_file as open_table_file
+from hush.data.preparation.encoding import num_inputs as num_inputs
 from hush.data.preparation.inspection import TASKS as TASKS
 from hush.data.preparation.inspection import Inspected as Inspected
 from hush.data.preparation.inspection import inspect as inspect

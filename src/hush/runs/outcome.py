@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hush.accounting.receipts import Receipt
-from hush.data import Prepared, RawData, Schema, open_data, transform
+from hush.data import Prepared, RawData, Schema, num_inputs, open_data, transform
 from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import Guarantee
 from hush.report import render
@@ -51,6 +51,7 @@ from hush.runs.networks import (
 from hush.runs.options import command_words, reported
 from hush.runs.outputs.forecast import warnings
 from hush.runs.outputs.losses import predictions
+from hush.runs.outputs.onnx_file import export_onnx
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import averaging_decay, rate_factor
@@ -112,6 +113,14 @@ class Trained:
     classes: tuple[str, ...]
     guarantee: Guarantee
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        images = self.schema.images
+        if images is not None and images.shape is not None:
+            return images.shape
+        return (num_inputs(self.schema.columns),)
+
     def probabilities(self, data: RawData | str | Path) -> NDArray[np.float64]:
         """Return the probability of each class or label, for all rows or images of some data."""
         if self.schema.target_range is not None:
@@ -133,6 +142,22 @@ class Trained:
         raw_data = data if isinstance(data, RawData) else open_data(data)
         inputs = torch.from_numpy(np.ascontiguousarray(transform(self.schema, raw_data)))
         return predictions(self.network, inputs, self._kind_of_target())
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the network as an ONNX file, with classes, schema and guarantee in its metadata.
+
+        Its inputs are what `hush.data.transform` returns, and its outputs one logit for each class or label, or one
+        number that is scaled to [-1, 1]. The file is a function of the private model, so the run's guarantee covers it.
+
+        Args:
+            path: The file. onnx and onnxscript have to be installed: ``pip install 'hush[onnx]'``.
+        """
+        metadata = {
+            "hush.classes": json.dumps(list(self.classes), ensure_ascii=False),
+            "hush.schema": self.schema.to_json(),
+            "hush.guarantee": self.guarantee.to_json(),
+        }
+        export_onnx(self.network, self.shape, Path(path), metadata=metadata)
 
     def _kind_of_target(self) -> NDArray[Any]:
         """Return an empty array of the kind of targets that the model was trained on."""

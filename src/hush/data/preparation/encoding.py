@@ -54,6 +54,11 @@ def width(column: Column) -> int:
     return len(column.vocabulary) if isinstance(column, Text) else int(isinstance(column, Numeric))
 
 
+def num_inputs(columns: Mapping[str, Column]) -> int:
+    """Return how many inputs the columns of a complete schema become."""
+    return sum(width(column) for column in columns.values())
+
+
 def cycles(days: NDArray[np.float64]) -> Inputs:
     """Return where moments lie in their year, their week and their day: sines and cosines. Missing ones become 0.
 

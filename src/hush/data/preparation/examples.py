@@ -103,14 +103,16 @@ def examples(schema: Schema, data: RawData) -> Examples:
     table_data = check_complete(schema, data)
     if schema.target is None and not schema.labels:
         raise InvalidArgument("schema", "target", "the column to predict")
-    for role, names in (("target", schema.labels or (schema.target,)), ("unit", (schema.unit,)), ("groups", schema.groups)):
+    for role, names in (
+        ("target", schema.labels or (schema.target,)),
+        ("unit", (schema.unit,)),
+        ("groups", schema.groups),
+    ):
         for name in names:
             if name is not None:
                 table_data.check_column(role, name)
     units = None if schema.unit is None else _unit_numbers(table_data.table, schema.unit)
-    every_row = table_examples(
-        schema, table_data.table, read_numbers(table_data, schema, with_target=True), units
-    )
+    every_row = table_examples(schema, table_data.table, read_numbers(table_data, schema, with_target=True), units)
     has_target = every_row.has_target
     return every_row.among(has_target if units is None else has_target & (units >= 0))
 

@@ -123,9 +123,7 @@ class _Inspection:
         schema = self._with_target({**self._declared_columns(), **self._with_texts(known)})
         if self.questions:
             raise OpenQuestions(self.questions)
-        return Inspected(
-            schema=schema, target=None if schema.labels else self.targets[0], notes=tuple(self.notes)
-        )
+        return Inspected(schema=schema, target=None if schema.labels else self.targets[0], notes=tuple(self.notes))
 
     def _check_names(self) -> None:
         """Ask about every name that no column has."""
@@ -141,7 +139,9 @@ class _Inspection:
 
     def _unknown(self, role: str, name: str) -> Question:
         similar = closest(name, self.data.columns)
-        which = f"did you mean {' or '.join(map(repr, similar))}?" if similar else "one of the columns " + self._listed()
+        which = (
+            f"did you mean {' or '.join(map(repr, similar))}?" if similar else "one of the columns " + self._listed()
+        )
         right = similar[0] if similar else ("COLUMN" if role in ("--target", "--unit") else None)
         return Question(text=f"{role} names {name!r}, which is no column: {which}", wrong=name, right=right)
 

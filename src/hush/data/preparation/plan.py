@@ -145,7 +145,9 @@ def _table_plan(
     for name in (*targets, *groups, *(() if unit is None else (unit,))):
         if data.kind(name) == OTHER:
             raise InvalidArgument("column", name, "numbers or text", "It is the target, the unit or a group")
-    columns = {name: _column_kind(data, name, declared, groups) for name in data.columns if name not in (*targets, unit)}
+    columns = {
+        name: _column_kind(data, name, declared, groups) for name in data.columns if name not in (*targets, unit)
+    }
     if all(isinstance(column, Ignore) for column in columns.values()):
         raise InvalidArgument("data", data.name, "at least one column to predict from, besides target, unit and groups")
     return replace(declared, columns=columns, target=target, unit=unit, groups=groups)

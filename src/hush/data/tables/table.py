@@ -30,7 +30,11 @@ _TYPES = {
 _FRACTIONAL = ("FLOAT", "DOUBLE", "DECIMAL")
 # Of dates that are not written as in ISO 8601: with dots the day comes first, with slashes the month, as in the US.
 _DATE_FORMATS = str(
-    [f"{date}{time}" for date in ("%d.%m.%Y", "%m/%d/%Y", "%d-%b-%Y", "%b %d, %Y") for time in ("", " %H:%M", " %H:%M:%S")]
+    [
+        f"{date}{time}"
+        for date in ("%d.%m.%Y", "%m/%d/%Y", "%d-%b-%Y", "%b %d, %Y")
+        for time in ("", " %H:%M", " %H:%M:%S")
+    ]
 )
 _MISSING = "('', 'na', 'n/a', 'nan', 'null', 'none')"
 
@@ -297,7 +301,9 @@ class TableData(RawData):
     @property
     def public_facts(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
-        return ("names and declared types of columns, the number of rows, and which columns hold text or dates are public",)
+        return (
+            "names and declared types of columns, the number of rows, and which columns hold text or dates are public",
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -52,7 +52,9 @@ def _error(record: Mapping[str, Any]) -> Html | None:
         return None
     if numbers.number(error.get("value")) is None:
         return tag("p", "The error was not measured: too few held-out units to measure through the noise.")
-    low, high, root, baseline = (numbers.general(error.get(key)) for key in ("low", "high", "root_mean_square", "baseline"))
+    low, high, root, baseline = (
+        numbers.general(error.get(key)) for key in ("low", "high", "root_mean_square", "baseline")
+    )
     level = numbers.share(error.get("confidence"))
     kind = "interval" if level is None else f"{numbers.general(100 * level)} % interval"
     words = tag("p", "Mean absolute error on held-out units: ", tag("strong", numbers.general(error["value"])))

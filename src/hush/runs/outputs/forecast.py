@@ -101,4 +101,6 @@ def _forecast_of_measuring(noise_multiplier: float, num_held_out: int) -> list[s
     advice = f"About {needed:,} held-out units (--holdout) would give 10 points"
     if num_held_out <= DETECTED * _count_noise(noise_multiplier):
         return [f"{num_held_out:,} held-out units are too few to measure accuracy through the noise. {advice}."]
-    return [f"Accuracy will be known to within {100 * half:.0f} points, from {num_held_out:,} held-out units. {advice}."]
+    return [
+        f"Accuracy will be known to within {100 * half:.0f} points, from {num_held_out:,} held-out units. {advice}."
+    ]
