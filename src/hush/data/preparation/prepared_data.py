@@ -5,7 +5,7 @@ The flow of `prepare`:
 plan         what happens to each column (`resolve`); no value is read
 split        which units are held out, and which row each unit learns with
 outline      the numbers of units on both sides, which are public; the caller reserves a budget here
-learn        bounds, values and classes that are not declared: two Gaussian releases that share one noise multiplier
+learn        bounds, values and classes that are not declared: three Gaussian releases that share one noise multiplier
 complete     the schema, with what was learned
 examples     training and test part, encoded by the complete schema
 """
@@ -25,6 +25,7 @@ from hush.data.preparation.examples import Examples, picture_examples, read_numb
 from hush.data.preparation.learning import (
     FIRST,
     SECOND,
+    THIRD,
     UNKNOWN_BOUNDS,
     Bounds,
     Learn,
@@ -33,8 +34,10 @@ from hush.data.preparation.learning import (
     log_histogram,
     refine,
     release,
+    widen,
 )
 from hush.data.preparation.plan import learns_classes, numeric_columns, resolve, to_learn
+from hush.data.preparation.widening import Surroundings
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
 from hush.data.tables.columns import Category, Column, Numeric
 from hush.data.tables.raw_data import ImageData, RawData
@@ -237,7 +240,7 @@ def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
         learned = release(histograms, tallies, learn, _noise_source(job, histograms, tallies))
         if number_columns:
             bounds = _refined(learned.bounds, [numbers[name] for name in number_columns], split, job)
-            learned = replace(learned, bounds=bounds)
+            learned = replace(learned, bounds=_widened(bounds, [numbers[name] for name in number_columns], split, job))
         schema, sentences = _completed(plan, learned)
     every_row = table_examples(schema, table, numbers, split.units)
     train, test = every_row.among(split.train), every_row.among(split.test)
@@ -255,6 +258,21 @@ def _refined(
     # A column without bounds has none to refine. Its counts get noise all the same, so that the cost does not depend
     # on the first release.
     return [refined if coarse and refined else coarse for coarse, refined in zip(bounds, closer, strict=True)]
+
+
+def _widened(
+    bounds: list[Bounds | None], columns: list[NDArray[np.float64]], split: UnitSplit, job: _Preparation
+) -> list[Bounds | None]:
+    """Return bounds that leave few units out, from a third release."""
+    assert job.learn is not None
+    known = [pair or UNKNOWN_BOUNDS for pair in bounds]
+    around = [Surroundings(lower=lower, upper=upper) for lower, upper in known]
+    histograms = [part.counts(column[split.learning]) for part, column in zip(around, columns, strict=True)]
+    noise_multiplier, source = job.learn.noise_multiplier * THIRD, _noise_source(job, histograms, [])
+    num_units = split.count(split.train)
+    wider = widen(known, histograms, noise_multiplier, source, num_units=num_units)
+    # A column without bounds stays without, unless the third release finds some.
+    return [pair if pair is None and new == UNKNOWN_BOUNDS else new for pair, new in zip(bounds, wider, strict=True)]
 
 
 def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
