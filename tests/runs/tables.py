@@ -1,4 +1,4 @@
-"""Fifteen small tables as people have them: their columns, types, ids, dates, gaps and separators, with invented rows."""
+"""Fifteen small tables as people have them: columns, types, ids, dates, gaps and separators, with invented rows."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from hush.runs.networks import starting_network
 from hush.runs.steps import (
     after_step,
     averaging_decay,
-    row_losses,
     rate_factor,
+    row_losses,
     start,
     train_completely,
 )

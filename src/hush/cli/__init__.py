@@ -15,8 +15,9 @@ work. What they share:
   ``json_values`` (values for JSON).
 
 Commands print for people by default, and JSON for scripts with ``--json``. On an error, standard error gets one line
-(questions about a table: one for each, and the command that answers them) and standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (a
-full disk, for example), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
+(questions about a table: one for each, and the command that answers them) and standard output stays empty. The exit
+status is 0 on success, 2 if something was refused, 1 if the machine failed (a full disk, for example), 3 if an audit
+contradicts a claim, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations

@@ -89,9 +89,8 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")
     if not options.quiet:
         folder = shlex.quote(str(outcome.path))
-        print(
-            f"Next: hush predict {folder} NEW-DATA, or hush report {folder} --publishable, or hush export {folder} --onnx"
-        )
+        commands = (f"predict {folder} NEW-DATA", f"report {folder} --publishable", f"export {folder} --onnx")
+        print("Next: " + ", or ".join(f"hush {command}" for command in commands))
 
 
 def _shortened(explanation: str) -> str:

@@ -3,7 +3,8 @@
 | step | where |
 |---|---|
 | open a file (CSV, Excel, Parquet, NPZ), a folder or a known dataset | `open_data`, which returns `RawData` |
-| declare columns, classes, unit and groups | `Schema` of `Numeric`, `Date`, `Category`, `Text`, `HashedText`, `Ignore`; `Images` |
+| declare columns | `Numeric`, `Date`, `Category`, `Text`, `HashedText`, `Ignore`; `Images` |
+| declare targets, classes, unit and groups, with columns | `Schema` |
 | get a schema to fill in; see what would have to be learned | `template`, `needs_learning` |
 | learn the rest privately, hold units out, encode | `prepare` with the noise `Learn`, which returns `Prepared` |
 | apply a complete schema to other data | `transform`, `examples` |

@@ -11,10 +11,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hush.data import Category, Outline, Prepared, fewest_units, inspect, needs_learning, open_data, prepare
+from hush.data import (
+    Category,
+    Inspected,
+    OpenQuestions,
+    Outline,
+    Prepared,
+    Question,
+    RawData,
+    fewest_units,
+    inspect,
+    needs_learning,
+    open_data,
+    prepare,
+)
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
-from hush.runs.draft import choose_model, completed, draft_training, learning_noise
+from hush.runs.draft import choose_model, completed, draft_training, learning_delta, learning_noise
 from hush.runs.progress import Progress
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
@@ -44,26 +57,12 @@ def read_dataset(
         before_learning: Called with the public outline before anything else is read. It reserves a budget.
         before_noise: Called before each release of learning, with a secret hash of the counts that get noise.
     """
-    data = open_data(
-        settings.data,
-        data_dir=settings.data_dir,
-        download=settings.download,
-        delimiter=settings.delimiter,
-        decimal_comma=settings.decimal_comma,
-    )
+    data = _opened(settings)
     if settings.target in settings.groups and settings.target is not None:
         raise InvalidArgument(
             "groups", settings.target, "a column other than the target", "Classes are always compared"
         )
-    facts = inspect(
-        data,
-        target=settings.target,
-        schema=settings.schema,
-        unit=settings.unit,
-        groups=settings.groups,
-        task=settings.task,
-        fewest_units=_forecast(settings, delta),
-    )
+    facts = _inspected(data, settings, delta)
     for note in facts.notes:
         progress.say(f"  {note}")
     undeclared = needs_learning(data, facts.target, facts.schema, settings.unit, settings.groups)
@@ -92,6 +91,37 @@ def read_dataset(
     )
     _refuse_undeclared_groups(prepared)
     return prepared
+
+
+def questions_about(settings: Settings) -> tuple[Question, ...]:
+    """Return what has to be settled before a run with these settings; nothing, if all is known. Nothing is spent."""
+    try:
+        _inspected(_opened(settings), settings, learning_delta(settings))
+    except OpenQuestions as error:
+        return error.questions
+    return ()
+
+
+def _opened(settings: Settings) -> RawData:
+    return open_data(
+        settings.data,
+        data_dir=settings.data_dir,
+        download=settings.download,
+        delimiter=settings.delimiter,
+        decimal_comma=settings.decimal_comma,
+    )
+
+
+def _inspected(data: RawData, settings: Settings, delta: float) -> Inspected:
+    return inspect(
+        data,
+        target=settings.target,
+        schema=settings.schema,
+        unit=settings.unit,
+        groups=settings.groups,
+        task=settings.task,
+        fewest_units=_forecast(settings, delta),
+    )
 
 
 def _forecast(settings: Settings, delta: float) -> Callable[[int, int], float]:

@@ -133,7 +133,7 @@ class Trained:
         if self.schema.target_range is not None:
             lower, upper = self.schema.target_range.lower or 0.0, self.schema.target_range.upper or 0.0
             clamped = np.clip(np.nan_to_num(values), -1.0, 1.0)
-            return (lower + (clamped + 1) / 2 * (upper - lower)).tolist()
+            return list((lower + (clamped + 1) / 2 * (upper - lower)).tolist())
         if self.schema.labels:
             return [tuple(np.array(self.classes)[row].tolist()) for row in values > 0.5]
         return [self.classes[label] for label in values.argmax(1)]

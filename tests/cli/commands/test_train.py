@@ -59,7 +59,6 @@ def test_quiet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 Refusal = tuple[tuple[object, ...], str]
 REFUSED: dict[str, Refusal] = {
     "no data": ((), "DATA: expected"),
-    "no epsilon": (("t.csv", "--target", "y"), "--epsilon"),
     "epsilon of 0": (("t.csv", "--target", "y", "--epsilon", 0), "epsilon 0"),
     "epsilon below 0": (("t.csv", "--target", "y", "--epsilon", -1), "epsilon -1"),
     "epsilon is no number": (("t.csv", "--target", "y", "--epsilon", "nan"), "epsilon nan"),
@@ -144,6 +143,8 @@ def test_refusals_are_one_line_that_you_can_act_on(
 
 
 ASKED: dict[str, Refusal] = {
+    "nothing but data": ((), "2 things to settle"),
+    "no epsilon": (("--target", "y", *files.DECLARED), "--epsilon, the privacy budget, is missing"),
     "no target": (("--epsilon", 3), "the target is missing"),
     "no such column": (("--target", "z", "--epsilon", 3), "one of the columns a, b, y"),
     "no such unit": (("--target", "y", "--unit", "who", "--epsilon", 3), "--unit names 'who', which is no column"),

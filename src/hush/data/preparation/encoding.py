@@ -67,7 +67,8 @@ def cycles(days: NDArray[np.float64]) -> Inputs:
     """
     turns = days[:, None] / np.array(_CYCLES) % 1.0
     parts = np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)], axis=2).reshape(len(days), -1)
-    return np.nan_to_num(parts, nan=0.0).astype(np.float32)
+    result: Inputs = np.nan_to_num(parts, nan=0.0).astype(np.float32)
+    return result
 
 
 def scaled(values: NDArray[np.float64], column: Numeric) -> Inputs:

@@ -50,9 +50,9 @@ class Examples:
     @property
     def has_target(self) -> NDArray[np.bool_]:
         """Whether each example has a target, or at least one of several labels."""
-        if self.targets.dtype.kind == "f":
-            return ~np.isnan(self.targets)
-        return self.targets >= 0 if self.targets.ndim == 1 else (self.targets >= 0).any(1)
+        is_known = ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets >= 0
+        result: NDArray[np.bool_] = is_known.reshape(len(self.targets), -1).any(axis=1)
+        return result
 
     def among(self, rows: NDArray[np.bool_]) -> Examples:
         """Return the examples of these rows."""

@@ -40,6 +40,7 @@ _FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL", "REAL")
 _TRUTHS = ("false", "true")
 _VALUE_FEATURES = 32  # inputs of a text column whose values cannot be learned
 _ENOUGH = 8  # values are learned if one that an eighth of the units have would probably be found
+_RARE = 0.05  # the share of units from which it is worth saying that a class with so many may not be found
 _SHOWN = 20
 
 FewestUnits = Callable[[int, int], float]
@@ -280,8 +281,8 @@ class _Inspection:
     def _with_one_target(self, schema: Schema, name: str, task: str | None) -> Schema:
         if task is None:
             text = (
-                f"target {name!r} holds numbers: --task {REGRESSION} predicts the number, --task {CLASSIFICATION} takes "
-                "each number as a class"
+                f"target {name!r} holds numbers: --task {REGRESSION} predicts the number, --task {CLASSIFICATION} "
+                "takes each number as a class"
             )
             self.questions.append(Question(text=text, add=("--task", REGRESSION)))
         if task == REGRESSION:
@@ -314,7 +315,12 @@ class _Inspection:
         fewest, num_units = self._fewest(schema.columns), self._num_units()
         if 2 * fewest > num_units:
             text = (
-                f"the classes of {name!r} are not declared, and {num_units:,} units are too few to learn them: each needs "
-                f"about {fewest:,.0f}. Name them in place of A,B: --classes A,B"
+                f"the classes of {name!r} are not declared, and {num_units:,} units are too few to learn them: each "
+                f"needs about {fewest:,.0f}. Name them in place of A,B: --classes A,B"
             )
             self.questions.append(Question(text=text, add=("--classes", "A,B")))
+        elif fewest > _RARE * num_units:
+            self.notes.append(
+                f"classes of {name!r} that fewer than about {fewest:,.0f} units have may not be found, and their rows "
+                "do not count: --classes A,B,... names all, at no cost"
+            )

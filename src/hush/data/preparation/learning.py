@@ -42,8 +42,8 @@ from hush.statistics.noise import NoisePlan, plan_gaussian, plan_threshold
 
 UNKNOWN_BOUNDS = (-1.0, 1.0)
 BINS = LogHistogram(num_bins=61, zero_bin=True)  # of each sign, they end at 2^-20, 2^-19, ..., 2^40
-# The noise of the three releases of bounds, relative to that of all together. Their precisions, one over the square, are
-# .65, .25 and .1 of it. The factors are rounded up.
+# The noise of the three releases of bounds, relative to that of all together. Their precisions, one over the square,
+# are .65, .25 and .1 of it. The factors are rounded up.
 FIRST, SECOND, THIRD = 1.2403474, 2.0000001, 3.1622777
 _STEPS = 1 << 10  # of one row, to which noise is rounded: fine enough for noise far below one row
 _SAFE = 1 + 1e-9  # covers the rounding errors of a square root
@@ -86,9 +86,9 @@ class Learn:
 
 
 def fewest_units(learn: Learn, num_numbers: int, num_texts: int) -> float:
-    """Return how many units a value needs to be found, most of the time: two deviations of the noise above the threshold.
+    """Return how many units a value needs to be found, most of the time.
 
-    It is a forecast from public numbers, not a promise.
+    It is two standard deviations of the noise above the threshold: a forecast from public numbers, not a promise.
 
     >>> round(fewest_units(Learn(noise_multiplier=4.0), 0, 1)), round(fewest_units(Learn(noise_multiplier=4.0), 5, 4))
     (33, 116)

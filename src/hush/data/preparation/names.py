@@ -7,20 +7,22 @@ import re
 from collections.abc import Sequence
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|\d+")
-_IDS = frozenset("id ids uid uuid guid ssn iban email mail mrn passport phone telephone mobile rowid pk".split())
-_ALONE = frozenset("index name names surname address street login username column1 unnamed".split())
-_PEOPLE = frozenset(
+_ID_WORDS = "id ids uid uuid guid ssn iban email mail mrn passport phone telephone mobile rowid pk"
+_PERSON_WORDS = (
     "person people patient user customer client member employee worker student pupil subject participant respondent "
-    "passenger player household family child resident citizen donor voter tenant".split()
+    "passenger player household family child resident citizen donor voter tenant"
 )
-_NAMES = frozenset("name names surname address".split())
-_NAMED = _PEOPLE | frozenset("first last full middle given family maiden".split())
-_FREE_TEXT = frozenset(
+_SENTENCE_WORDS = (
     "text comment comments note notes description message messages review body title abstract summary tweet content "
-    "feedback remark remarks transcript narrative headline sentence letter".split()
+    "feedback remark remarks transcript narrative headline sentence letter"
 )
-_QUESTIONS = frozenset("is has was had did will".split())
-_CLASSES = frozenset("label class category type kind flag species grade diagnosis".split())
+_IDS, _PEOPLE, _FREE_TEXT = (frozenset(words.split()) for words in (_ID_WORDS, _PERSON_WORDS, _SENTENCE_WORDS))
+_ALONE = frozenset(("index", "name", "names", "surname", "address", "street", "login", "username", "unnamed"))
+_NO_NAME = "column1"  # what `column_names` calls a first column without a name: usually the index of a data frame
+_NAMES = frozenset(("name", "names", "surname", "address"))
+_NAMED = _PEOPLE | frozenset(("first", "last", "full", "middle", "given", "maiden"))
+_QUESTIONS = frozenset(("is", "has", "was", "had", "did", "will"))
+_CLASSES = frozenset(("label", "class", "category", "type", "kind", "flag", "species", "grade", "diagnosis"))
 _SHORTEST_PARTICIPLE = 5  # "speed" and "seed" are none
 _SIMILAR = 0.6  # the ratio of difflib from which two names count as one that was misspelt
 
@@ -43,7 +45,7 @@ def looks_like_id(name: str) -> bool:
     words = words_of(name)
     if not words:
         return False
-    if words[-1] in _IDS or (words[0] in _ALONE and len(words) == 1) or words[0] == "unnamed" or name == "column1":
+    if words[-1] in _IDS or (words[0] in _ALONE and len(words) == 1) or words[0] == "unnamed" or name == _NO_NAME:
         return True
     return words[-1] in _NAMES and bool(_NAMED.intersection(words[:-1]))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,8 @@ from hush.data.preparation.learning import (
     widen,
 )
 from hush.data.preparation.plan import learns_classes, numeric_columns, resolve, to_learn
-from hush.data.preparation.widening import Surroundings
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
+from hush.data.preparation.widening import Surroundings
 from hush.data.tables.columns import Category, Column, Numeric
 from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
@@ -75,7 +75,7 @@ class Outline:
     event: Event | None
     assumptions: tuple[str, ...]
     group_assumption: str | None
-    plan: Schema = Schema()
+    plan: Schema = field(default_factory=Schema)
 
 
 def _nothing(_: Outline | str) -> None:
@@ -166,9 +166,9 @@ def prepare(
         themselves are not private: private training protects them.
 
     Assumes:
-        Names and types of columns, the number of rows and which columns hold text are public, and whatever else is in
-        ``assumptions`` (the caller's duty). The key is secret and used once (the caller's duty). Each unit takes part
-        in learning with one row (checked here).
+        Names and types of columns, the number of rows and which columns hold text or dates are public, and whatever
+        else is in ``assumptions`` (the caller's duty). The key is secret and used once (the caller's duty). Each unit
+        takes part in learning with one row (checked here).
 
     References:
         The docstring of `hush.data.preparation.learning` has the proof and its sources.

@@ -47,9 +47,7 @@ class Surroundings:
         sides = [np.bincount(places[side], minlength=NUM_BINS) for side in (is_below, is_above)]
         return np.concatenate(sides).astype(np.int64)
 
-    def wider_bounds(
-        self, noisy: NDArray[np.float64], noise_stddev: float, num_units: int
-    ) -> tuple[float, float]:
+    def wider_bounds(self, noisy: NDArray[np.float64], noise_stddev: float, num_units: int) -> tuple[float, float]:
         """Return bounds that leave out few units, as far as the noise tells; the interval, if it is wide enough.
 
         Args:

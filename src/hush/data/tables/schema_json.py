@@ -19,10 +19,10 @@ FORMAT = "hush.schema/1"
 HELP = (
     "Everything here counts as public: write down what you know without looking at the data. kind is numeric (lower, "
     "upper), date (lower and upper in days since 1970), category (values), text (vocabulary: a list of words, or the "
-    "path of a file with one word per line), hashed-text (num_features) or ignore. null means: learn it privately, with a share of the budget. target.classes are the values to predict, target.range "
-    "is that of a number, and target.labels are columns of true and false; "
-    "unit names the column with the privacy unit of each row; groups are columns to compare accuracy by. Fields named "
-    "help are ignored."
+    "path of a file with one word per line), hashed-text (num_features) or ignore. null means: learn it privately, "
+    "with a share of the budget. target.classes are the values to predict; for a number, target.range is its range "
+    "(lower, upper); target.labels are columns of true and false to predict together. unit names the column with the "
+    "privacy unit of each row; groups are columns to compare accuracy by. Fields named help are ignored."
 )
 _FIELDS = {"target", "unit", "groups", "images", "columns"}
 

@@ -1,4 +1,4 @@
-"""Losses and predictions by the kind of target: classes are integers, numbers are floats, labels have two dimensions."""
+"""Losses and predictions by the kind of target: classes are integers, numbers floats, and labels have columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def row_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 @torch.no_grad()
 def predictions(module: nn.Module, inputs: Tensor, targets: NDArray[Any]) -> NDArray[np.float64]:
-    """Return what a module predicts for targets of this kind: probabilities, [inputs, classes], or numbers, [inputs]."""
+    """Return what a module predicts for such targets: probabilities, [inputs, classes], or numbers, [inputs]."""
     if targets.dtype.kind == "f":
         return outputs(module, inputs)[:, 0]
     if targets.ndim == 1:
