@@ -56,7 +56,9 @@ def source(tmp_path: Path) -> Path:
 
 
 def settings(source: Path, **changes: Any) -> runs.Settings:
-    return runs.Settings(data=str(source), **{"target": "y", "epsilon": 6.0, "num_steps": 4, **changes})
+    return runs.Settings(
+        data=str(source), **{"target": "y", "task": "classification", "epsilon": 6.0, "num_steps": 4, **changes}
+    )
 
 
 def when_written(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None], *, time: int = 1) -> None:

@@ -131,7 +131,7 @@ def test_refusals_are_one_line_that_you_can_act_on(
     monkeypatch.chdir(folder)
     monkeypatch.delenv("HUSH_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    files.write_rows(folder / "one.csv", "a,b,y", ["0.5,0.5,1"] * 300)
+    files.write_rows(folder / "one.csv", "a,b,y", ["0.5,0.5,1"] * 1500)
     files.write_rows(folder / "empty.csv", "a,b,y", [])
     (folder / "binary.csv").write_bytes(bytes(range(128, 256)) * 10)
     for name in ("broken.parquet", "t.docx"):

@@ -10,9 +10,9 @@ import pytest
 from data.files import KEY, write_columns
 from hush import data
 from hush.data.preparation.learning import FIRST, SECOND, THIRD, log_histogram
-from hush.data.preparation.widening import NUM_BINS, Surroundings
+from hush.data.preparation.widening import NUM_BINS, OuterBins
 
-AROUND = Surroundings(lower=-11.5, upper=6.5)
+AROUND = OuterBins(lower=-11.5, upper=6.5)
 
 
 def test_the_precisions_of_the_releases_are_all_there_is() -> None:
@@ -30,7 +30,7 @@ def test_a_number_counts_once_at_most(number: float) -> None:
 
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e150, 1.7e308])
 def test_scales_do_not_matter(scale: float) -> None:
-    around = Surroundings(lower=0.0, upper=scale)
+    around = OuterBins(lower=0.0, upper=scale)
     assert around.counts(np.array([scale * 0.5, -scale / 2, -scale * 0.99])).sum() == 2
     lower, upper = around.wider_bounds(around.counts(np.full(100, -scale / 2)).astype(float), 0.1, 100)
     assert np.isfinite([lower, upper]).all()

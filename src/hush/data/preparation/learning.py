@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, GaussianEvent
-from hush.data.preparation.widening import NUM_BINS, Surroundings
+from hush.data.preparation.widening import NUM_BINS, OuterBins
 from hush.errors import InvalidArgument, check_probability
 from hush.randomness import RandomSource
 from hush.statistics import BinRuns, Block, EvenBins, LogHistogram
@@ -205,14 +205,14 @@ def widen(
 
     Args:
         bounds: The bounds of each column.
-        histograms: Counts of what is around them (`Surroundings`). Every unit added at most one to each.
+        histograms: Counts of what is around them (`OuterBins`). Every unit added at most one to each.
         noise_multiplier: The noise of all histograms together.
         source: The source of the noise.
         num_units: How many units there are, which is public.
     """
     plan, noise_stddev = _noise(noise_multiplier, len(histograms), 2 * NUM_BINS)
     return [
-        Surroundings(lower=lower, upper=upper).wider_bounds(_noisy(counts, plan, source), noise_stddev, num_units)
+        OuterBins(lower=lower, upper=upper).wider_bounds(_noisy(counts, plan, source), noise_stddev, num_units)
         for (lower, upper), counts in zip(bounds, histograms, strict=True)
     ]
 

@@ -38,7 +38,7 @@ from hush.data.preparation.learning import (
 )
 from hush.data.preparation.plan import learns_classes, numeric_columns, resolve, to_learn
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
-from hush.data.preparation.widening import Surroundings
+from hush.data.preparation.widening import OuterBins
 from hush.data.tables.columns import Category, Column, Numeric
 from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
@@ -266,7 +266,7 @@ def _widened(
     """Return bounds that leave few units out, from a third release."""
     assert job.learn is not None
     known = [pair or UNKNOWN_BOUNDS for pair in bounds]
-    around = [Surroundings(lower=lower, upper=upper) for lower, upper in known]
+    around = [OuterBins(lower=lower, upper=upper) for lower, upper in known]
     histograms = [part.counts(column[split.learning]) for part, column in zip(around, columns, strict=True)]
     noise_multiplier, source = job.learn.noise_multiplier * THIRD, _noise_source(job, histograms, [])
     num_units = split.count(split.train)

@@ -19,10 +19,10 @@ _LEFT_OUT = 0.02  # the share of units that may be left out: outliers, which wou
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class OuterBins:
     """What lies around an interval.
 
-    >>> around = Surroundings(lower=0.0, upper=1.0)
+    >>> around = OuterBins(lower=0.0, upper=1.0)
     >>> counts = around.counts(np.array([0.5] * 60 + [2.5] * 40 + [np.nan]))
     >>> around.wider_bounds(counts, noise_stddev=1.0, num_units=100)
     (0.0, 4.0)
