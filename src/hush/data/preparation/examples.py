@@ -51,8 +51,7 @@ class Examples:
     def has_target(self) -> NDArray[np.bool_]:
         """Whether each example has a target, or at least one of several labels."""
         is_known = ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets >= 0
-        result: NDArray[np.bool_] = np.atleast_2d(is_known.T).any(axis=0)
-        return result
+        return np.asarray(np.atleast_2d(np.transpose(is_known)).any(axis=0), dtype=np.bool_)
 
     def among(self, rows: NDArray[np.bool_]) -> Examples:
         """Return the examples of these rows."""
