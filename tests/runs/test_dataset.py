@@ -49,8 +49,8 @@ def test_nothing_is_learned_if_all_is_declared(tmp_path: Path) -> None:
 def test_learning_stays_within_its_share(tmp_path: Path) -> None:
     lines = Lines()
     data = read(files.write_csv(tmp_path / "t.csv", 1500), lines, learn_share=0.2, task="classification")
-    (line,) = lines.lines
-    assert line.startswith("Not declared, so learned privately with 20% of the budget: bounds of column 'a'")
+    assert "may not be found" in lines.lines[0]  # a class that few have
+    assert lines.lines[-1].startswith("Not declared, so learned privately with 20% of the budget: bounds of column 'a'")
     assert 0.5 < PldAccountant().compose(data.event).epsilon(1e-5) <= 0.6 * 1.05  # and rare values, at delta 1e-9
 
 
