@@ -31,7 +31,7 @@ def test_kinds_of_a_csv_file(tmp_path: Path) -> None:
         "day": Date(),
         "when": Date(),
     }
-    few = inspected(path, fewest=50.0).schema.columns  # of 100 rows: no value would be found
+    few = inspected(path, fewest=20.0).schema.columns  # of 100 rows: no value would be found
     assert few["kind"] == HashedText(num_features=32)
 
 
@@ -92,7 +92,7 @@ def test_what_is_declared_is_not_asked(tmp_path: Path) -> None:
 
 def test_too_few_units_for_classes_are_noticed_before(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "x,y", "1,no")
-    assert inspected(path, fewest=50.0).schema.classes is None
+    assert inspected(path, fewest=33.0).schema.classes is None
     with pytest.raises(OpenQuestions, match="--classes A,B"):
-        inspected(path, fewest=51.0)
-    assert inspected(path, fewest=51.0, schema=Schema(classes=("no", "yes"))).schema.classes == ("no", "yes")
+        inspected(path, fewest=34.0)
+    assert inspected(path, fewest=34.0, schema=Schema(classes=("no", "yes"))).schema.classes == ("no", "yes")

@@ -41,6 +41,8 @@ _TRUTHS = ("false", "true")
 _VALUE_FEATURES = 32  # inputs of a text column whose values cannot be learned
 _ENOUGH = 8  # values are learned if one that an eighth of the units have would probably be found
 _RARE = 0.05  # the share of units from which it is worth saying that a class with so many may not be found
+# Classes are learned if three of one size would probably all be found: two would be too near to a run that finds one.
+_CLASSES_TO_FIND = 3
 _SHOWN = 20
 
 FewestUnits = Callable[[int, int], float]
@@ -313,7 +315,7 @@ class _Inspection:
     def _ask_for_classes(self, schema: Schema, name: str) -> None:
         """Ask for classes that so few units could not show: before their share of the budget is spent on it."""
         fewest, num_units = self._fewest(schema.columns), self._num_units()
-        if 2 * fewest > num_units:
+        if _CLASSES_TO_FIND * fewest > num_units:
             text = (
                 f"the classes of {name!r} are not declared, and {num_units:,} units are too few to learn them: each "
                 f"needs about {fewest:,.0f}. Name them in place of A,B: --classes A,B"
