@@ -44,6 +44,7 @@ def test_for_a_person(source: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*command, "--output", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr()
     assert "Held-out accuracy: " in printed.out
+    assert printed.out.count("\n") <= 20
     assert "epsilon <= 9" in printed.out
     assert str(tmp_path / "run/report.html") in printed.out
     assert "Not declared, so learned privately with 10% of the budget" in printed.err
