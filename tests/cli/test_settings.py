@@ -29,6 +29,7 @@ def test_defaults_are_those_of_the_settings(command: str) -> None:
 
 FLAGS: dict[str, tuple[tuple[str, ...], Any]] = {
     "target": (("--target", "y"), "y"),
+    "task": (("--task", "regression"), "regression"),
     "delta": (("--delta", "1e-7"), 1e-7),
     "unit": (("--unit", "who"), "who"),
     "rows_per_unit": (("--rows-per-unit", "2"), 2),

@@ -130,7 +130,9 @@ def test_a_run_names_its_row_and_the_page_links_back(ledger: Ledger, tmp_path: P
     from runs import files
 
     budget, folder = ledger.budget("people", epsilon=9, delta=1e-4, unit="row"), tmp_path / "run"
-    settings = runs.Settings(data=str(files.write_csv(tmp_path / "t.csv")), target="y", epsilon=6.0, num_steps=4)
+    settings = runs.Settings(
+        data=str(files.write_csv(tmp_path / "t.csv")), target="y", task="classification", epsilon=6.0, num_steps=4
+    )
     outcome = runs.train(settings, folder, budget=budget)
     is_of(outcome.receipt, budget, outcome.guarantee.epsilon)
     reserved = next(row for row in budget.entries() if row.kind == "reserved")

@@ -20,6 +20,7 @@ from hush.cli import main
 
 BOUNDS = ("--bounds", "a=-3:3", "--bounds", "b=-3:3")
 DECLARED = (*BOUNDS, "--classes", "0,1")
+CLASSES = ("--task", "classification")  # a CSV file does not say what the numbers of a target are
 SHORT = ("--num-steps", "5", "--quiet", "--json")
 FILES = {
     "figures.json",
@@ -148,7 +149,7 @@ def separation(run: Path, source: Path, labels: NDArray[Any], factory: str | Non
 
 def command(source: Path, run: Path, steps: int = 3) -> list[str]:
     """Return a command that learns the classes, and trains for a few steps."""
-    flags = ["--target", "y", *BOUNDS, "--epsilon", "6", "--batch-size", "100", "--num-steps", str(steps)]
+    flags = ["--target", "y", *CLASSES, *BOUNDS, "--epsilon", "6", "--batch-size", "100", "--num-steps", str(steps)]
     return ["train", str(source), *flags, "--learning-rate", "0.5", "--output", str(run)]
 
 

@@ -56,7 +56,9 @@ def source(tmp_path: Path) -> Path:
 
 
 def settings(source: Path, **changes: Any) -> runs.Settings:
-    return runs.Settings(data=str(source), **{"target": "y", "epsilon": 6.0, "num_steps": 4, **changes})
+    return runs.Settings(
+        data=str(source), **{"target": "y", "task": "classification", "epsilon": 6.0, "num_steps": 4, **changes}
+    )
 
 
 def when_written(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None], *, time: int = 1) -> None:
@@ -333,7 +335,19 @@ def test_a_crash_around_the_commit(
 
 
 def command(source: Path, run: Path, ledger: Ledger) -> list[str]:
-    words = ["train", str(source), "--target", "y", "--epsilon", "6", "--num-steps", "20", "--output", str(run)]
+    words = [
+        "train",
+        str(source),
+        "--target",
+        "y",
+        *files.CLASSES,
+        "--epsilon",
+        "6",
+        "--num-steps",
+        "20",
+        "--output",
+        str(run),
+    ]
     return [*words, "--budget", "people", "--db", str(ledger.store.url)]
 
 

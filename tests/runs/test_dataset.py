@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hush.accounting import PldAccountant
+from hush.cli import main
 from hush.data import Category, Numeric, Schema
 from hush.errors import InvalidArgument
 from hush.runs import Settings
@@ -47,9 +48,9 @@ def test_nothing_is_learned_if_all_is_declared(tmp_path: Path) -> None:
 
 def test_learning_stays_within_its_share(tmp_path: Path) -> None:
     lines = Lines()
-    data = read(files.write_csv(tmp_path / "t.csv", 1500), lines, learn_share=0.2)
-    (line,) = lines.lines
-    assert line.startswith("Not declared, so learned privately with 20% of the budget: bounds of column 'a'")
+    data = read(files.write_csv(tmp_path / "t.csv", 1500), lines, learn_share=0.2, task="classification")
+    assert "may not be found" in lines.lines[0]  # a class that few have
+    assert lines.lines[-1].startswith("Not declared, so learned privately with 20% of the budget: bounds of column 'a'")
     assert 0.5 < PldAccountant().compose(data.event).epsilon(1e-5) <= 0.6 * 1.05  # and rare values, at delta 1e-9
 
 
@@ -64,15 +65,19 @@ def test_the_noise_of_learning(epsilon: float) -> None:
 def test_without_a_share_nothing_can_be_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch", reason="trains")
     source = files.write_csv(tmp_path / "t.csv")
-    message = files.refused(capsys, source, "--target", "y", *files.BOUNDS, "--epsilon", 5, "--learn-share", 0)
-    assert "classes of the target" in message
+    command = ["train", str(source), "--target", "y", *files.CLASSES, *files.BOUNDS, "--epsilon", "5"]
+    assert main([*command, "--learn-share", "0", "--quiet"]) == 2
+    assert "--classes A,B" in capsys.readouterr().err
+    assert "bounds of the target" not in files.refused(
+        capsys, source, "--target", "y", "--task", "regression", *files.BOUNDS, "--epsilon", 5, "--learn-share", 0
+    )
 
 
 def test_long_lists_are_cut(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(9)]
     source = files.write_rows(tmp_path / "t.csv", ",".join([*names, "y"]), [",".join(["1"] * 10)])
-    with pytest.raises(InvalidArgument, match="and 4 more"):  # nine columns and the classes
-        read(source, learn_share=0.0)
+    with pytest.raises(InvalidArgument, match="and 4 more"):  # nine columns and the target
+        read(source, learn_share=0.0, task="regression")
 
 
 def write_groups(path: Path) -> Path:

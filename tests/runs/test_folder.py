@@ -71,7 +71,6 @@ def test_an_empty_folder_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("--model", "no_such_module:make"),
         ("--train-only", "nothing"),
         ("--device", "nowhere"),
-        ("--target", "z"),
     ],
 )
 def test_a_refused_run_leaves_nothing(

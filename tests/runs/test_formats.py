@@ -28,7 +28,7 @@ def check_run(printed: dict[str, object], run: Path, epsilon: float) -> None:
 @pytest.mark.usefixtures("fixed_key")  # no rate is derived for the learned bounds
 def test_a_plain_table_with_nothing_declared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = files.write_csv(tmp_path / "plain.csv", 6000)
-    printed = files.train(capsys, source, "--target", "y", "--epsilon", 8, "--output", tmp_path / "run")
+    printed = files.train(capsys, source, "--target", "y", *files.CLASSES, "--epsilon", 8, "--output", tmp_path / "run")
     check_run(printed, tmp_path / "run", 8)
     model = json.loads((tmp_path / "run/model.json").read_text())
     assert set(model["schema"]["columns"]) == {"a", "b"}

@@ -109,7 +109,7 @@ def test_bounds_are_not_learned_again(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     source, _ = finished
-    flags = ["--target", "y", "--epsilon", "9", "--num-steps", "2", "--output", str(tmp_path / "run")]
+    flags = ["--target", "y", *files.CLASSES, "--epsilon", "9", "--num-steps", "2", "--output", str(tmp_path / "run")]
 
     def crash(written: str) -> None:
         if written == "metrics.jsonl":
@@ -296,7 +296,7 @@ def test_a_charged_run_is_resumed_with_its_reservation(tmp_path: Path, monkeypat
 
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
     budget = Ledger(f"sqlite:///{tmp_path}/budgets.db").budget("people", epsilon=9, delta=1e-4, unit="row")
-    settings = runs.Settings(data=str(source), target="y", epsilon=6.0, num_steps=4)
+    settings = runs.Settings(data=str(source), target="y", task="classification", epsilon=6.0, num_steps=4)
 
     def crash(written: str) -> None:
         if written == "metrics.jsonl":

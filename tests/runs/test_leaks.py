@@ -37,7 +37,8 @@ SCHEMA = data.Schema(columns=COLUMNS, target="y", classes=("0", "1"))
 def trained(source: Path, run: Path, schema: data.Schema | None = SCHEMA, **more: object) -> list[str]:
     """Do a run with the same coins and the same noise each time; return the lines that it said."""
     progress = Lines()
-    settings = runs.Settings(data=str(source), epsilon=6.0, target="y", schema=schema, num_steps=3, **more)  # type: ignore[arg-type]
+    values = {"target": "y", "task": "classification", "schema": schema, "num_steps": 3, **more}
+    settings = runs.Settings(data=str(source), epsilon=6.0, **values)  # type: ignore[arg-type]
     runs.train(settings, run, progress=progress, source=TestSource("leaks"))
     return progress.lines
 
@@ -111,7 +112,17 @@ def test_values_of_a_single_person_appear_nowhere(tmp_path: Path, capsys: pytest
     odd = [f"zebra-unit,zebra-sex,0.5,0.5,{label},zebra words" for label in ("zebra-class", "1")]
     source = files.write_rows(tmp_path / "t.csv", "who,sex,a,b,y,note", [*rest, *odd])
     (tmp_path / "words.txt").write_text("ordinary\nwords\n")
-    flags = ("--target", "y", "--unit", "who", "--vocabulary", f"note={tmp_path / 'words.txt'}", "--epsilon", 8)
+    flags = (
+        "--target",
+        "y",
+        *files.CLASSES,
+        "--unit",
+        "who",
+        "--vocabulary",
+        f"note={tmp_path / 'words.txt'}",
+        "--epsilon",
+        8,
+    )
     run = tmp_path / "run"
     capsys.readouterr()
     command = ["train", source, *flags, "--category", "sex", "--group", "sex", "--output", run, "--num-steps", "3"]
@@ -211,7 +222,7 @@ def test_a_model_that_remembers_never_sees_held_out_rows(
     monkeypatch.chdir(tmp_path)
     source = files.write_csv(tmp_path / "t.csv")
     flags = [*files.DECLARED, "--model", "remembering_model:remembering", "--output", "run", *files.SHORT, *averaging]
-    assert main(["train", str(source), "--target", "y", "--epsilon", "5", *flags]) == 0
+    assert main(["train", str(source), "--target", "y", *files.CLASSES, "--epsilon", "5", *flags]) == 0
     assert load_file("run/model.safetensors")["0.seen"].tolist() == [0, 0]
 
 
@@ -220,5 +231,5 @@ def test_extra_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.chdir(tmp_path)
     source = files.write_csv(tmp_path / "t.csv")
     flags = [*files.DECLARED, "--model", "extra_model:extra", "--output", "run", *files.SHORT]
-    assert main(["train", str(source), "--target", "y", "--epsilon", "5", *flags]) == 2
+    assert main(["train", str(source), "--target", "y", *files.CLASSES, "--epsilon", "5", *flags]) == 2
     assert "extra state" in capsys.readouterr().err

@@ -102,7 +102,9 @@ def test_the_guarantee_is_the_composition_of_the_parts(
     rows, flags, share = CASES[case]
     source, run = files.write_csv(tmp_path / "t.csv", rows), tmp_path / "run"
     batches = () if case == "full batches" else ("--batch-size", 256)
-    printed = files.train(capsys, source, "--target", "y", *flags, *batches, "--epsilon", 5, "--output", run)
+    printed = files.train(
+        capsys, source, "--target", "y", *files.CLASSES, *flags, *batches, "--epsilon", 5, "--output", run
+    )
     (plan,), (data,), (private,) = recorder.plans, recorder.datasets, recorder.trainings
     guarantee = json.loads((run / "guarantee.json").read_text())
     # By hand, from public numbers.
@@ -150,7 +152,7 @@ def test_users_are_planned_as_they_are_trained(
 
 def test_parts_are_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, run = files.write_csv(tmp_path / "t.csv", 1500), tmp_path / "run"
-    files.train(capsys, source, "--target", "y", "--epsilon", 5, "--output", run)
+    files.train(capsys, source, "--target", "y", *files.CLASSES, "--epsilon", 5, "--output", run)
     report = (run / "report.html").read_text()
     for part in ("learning bounds, values and classes", "training", "held-out metrics"):
         assert part in report
@@ -246,7 +248,7 @@ def check_plan_is_kept(
     """Run `hush train`, run `hush plan` with the same settings, and compare all numbers; return those of the plan."""
     write = files.write_users if case == "users" else lambda path: files.write_csv(path, 1500)
     flags, folder = [str(flag) for flag in FLAGS[case]], tmp_path / "run"
-    train = ["train", str(write(tmp_path / "t.csv")), "--target", "y", *flags, "--output", str(folder)]
+    train = ["train", str(write(tmp_path / "t.csv")), "--target", "y", *files.CLASSES, *flags, "--output", str(folder)]
     assert main([*train, "--quiet", "--json"]) == 0
     trained = json.loads(capsys.readouterr().out.splitlines()[-1])
     guarantee = json.loads((folder / "guarantee.json").read_text())

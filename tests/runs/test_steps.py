@@ -20,8 +20,8 @@ from hush.runs.networks import starting_network
 from hush.runs.steps import (
     after_step,
     averaging_decay,
-    cross_entropies,
     rate_factor,
+    row_losses,
     start,
     train_completely,
 )
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_run_after_a_step(tmp_path: Path, capsys: Any, monkeypat
 
 def test_an_example_without_a_target_has_no_gradient() -> None:
     logits = torch.randn(3, 4, requires_grad=True)
-    losses = cross_entropies(logits, torch.tensor([2, -1, 0]))
+    losses = row_losses(logits, torch.tensor([2, -1, 0]))
     losses.sum().backward()  # type: ignore[no-untyped-call]
     assert losses[1] == 0
     assert logits.grad is not None

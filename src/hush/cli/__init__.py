@@ -1,6 +1,7 @@
 """The command line, `hush COMMAND`.
 
-The commands are `train`, `tune`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`.
+The commands are `train`, `tune`, `predict`, `report`, `export`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`,
+`account`, `audit`, `attack`.
 
 Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
 work. What they share:
@@ -14,8 +15,9 @@ work. What they share:
   ``json_values`` (values for JSON).
 
 Commands print for people by default, and JSON for scripts with ``--json``. On an error, standard error gets one line
-and standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (a
-full disk, for example), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
+(questions about a table: one for each, and the command that answers them) and standard output stays empty. The exit
+status is 0 on success, 2 if something was refused, 1 if the machine failed (a full disk, for example), 3 if an audit
+contradicts a claim, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -31,7 +33,23 @@ from hush.version import __version__
 
 __all__: list[str] = []  # the command line is for the shell; `main` is what its entry point calls
 
-COMMANDS = ("train", "tune", "schema", "query", "test", "catalog", "ledger", "plan", "account", "audit", "attack")
+COMMANDS = (
+    "train",
+    "tune",
+    "predict",
+    "report",
+    "export",
+    "schema",
+    "query",
+    "test",
+    "catalog",
+    "ledger",
+    "plan",
+    "account",
+    "audit",
+    "attack",
+)
+_ON_FINISHED_RUNS = ("predict", "report", "export")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,9 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = options.run(options)
     except HushError as error:
-        from hush.cli.messages import in_flags
+        from hush.cli.messages import in_flags, open_questions
 
-        print(f"hush {options.command}: {in_flags(str(error), parser, options)}", file=sys.stderr)
+        message = open_questions(error, words) or in_flags(str(error), parser, options)
+        print(f"hush {options.command}: {message}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
     except KeyboardInterrupt:
         print(f"\nhush {options.command}: interrupted", file=sys.stderr)
@@ -83,5 +102,6 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in (command,) if command in COMMANDS else COMMANDS:
-        importlib.import_module(f"hush.cli.commands.{name}").add_parser(commands)
+        folder = "commands.finished" if name in _ON_FINISHED_RUNS else "commands"
+        importlib.import_module(f"hush.cli.{folder}.{name}").add_parser(commands)
     return parser

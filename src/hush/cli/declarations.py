@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hush.data import Category, Ignore, Numeric, Schema, Text
+from hush.data import Category, Column, Date, HashedText, Ignore, Numeric, Schema, Text
 from hush.errors import InvalidArgument
 
 
@@ -33,6 +33,10 @@ def add_declarations(group: Any, schema_help: str) -> None:
         metavar="COLUMN=FILE",
         help="a text column, and a file with its public vocabulary; may be repeated",
     )
+    group.add_argument("--date", action="append", metavar="COLUMN", help="a column of dates; may be repeated")
+    group.add_argument(
+        "--words", action="append", metavar="COLUMN", help="a text column; its words are hashed; may be repeated"
+    )
     group.add_argument(
         "--ignore", action="append", metavar="COLUMN", help="a column not to use as an input; may be repeated"
     )
@@ -42,7 +46,7 @@ def add_declarations(group: Any, schema_help: str) -> None:
 def schema_of(options: argparse.Namespace) -> Schema | None:
     """Return the combined declarations of schema file and flags; None without any."""
     schema = Schema() if options.schema is None else Schema.load(options.schema)
-    columns: dict[str, Numeric | Category | Text | Ignore] = {}
+    columns: dict[str, Column] = {}
     for name, (lower, upper) in parse_bounds(options.bounds or ()).items():
         columns[name] = Numeric(lower=lower, upper=upper)
     for text in options.category or ():
@@ -51,6 +55,10 @@ def schema_of(options: argparse.Namespace) -> Schema | None:
     for text in options.vocabulary or ():
         name, path = parse_pair("vocabulary", text, "COLUMN=FILE")
         columns[name] = Text.from_file(Path(path))
+    for name in options.date or ():
+        columns[name] = Date()
+    for name in options.words or ():
+        columns[name] = HashedText()
     for name in options.ignore or ():
         columns[name] = Ignore()
     classes = None if options.classes is None else parse_values("classes", options.classes, options.classes)

@@ -6,13 +6,20 @@ import argparse
 import ast
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from hush.cli.words import NOISES
+from hush.data import OpenQuestions
+from hush.errors import HushError
 
 # What errors of hush begin with: "delta=2: expected", "tables.people.unit='': expected". A message can list several.
 _HEAD = re.compile(r"(?:^|(?<=[.:] ))(-{0,2}[A-Za-z_][^\s=]*)=(.*?): expected ", re.DOTALL | re.MULTILINE)
+
+
+def open_questions(error: HushError, words: Sequence[str]) -> str | None:
+    """Return what has to be settled before a run, with the command that would work; None for any other error."""
+    return error.in_words(words) if isinstance(error, OpenQuestions) else None
 
 
 def in_flags(message: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:

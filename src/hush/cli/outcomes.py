@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from hush.errors import Unsupported
 
 if TYPE_CHECKING:
     from hush.runs import Outcome
+
+
+_LEFT_TO_REPORT = ("  - Delta:", "All of this takes")
 
 
 def add_output(group: Any) -> None:
@@ -42,6 +46,21 @@ def output_folder(output: str | None, data: str) -> Path:
     return folder
 
 
+def _error(outcome: Outcome) -> str | None:
+    """Return the measured error of a model of numbers, in words; None for other models."""
+    error = _figures(outcome).get("error")
+    if error is None:
+        return None
+    if error.get("value") is None:
+        return "Held-out error: withheld. Too few held-out rows to measure through the noise."
+    root = error.get("root_mean_square")
+    return (
+        f"Held-out mean absolute error: {error['value']:.4g} ({error['low']:.4g} to {error['high']:.4g})"
+        + ("" if root is None else f"; root mean squared error: {root:.4g}")
+        + f"; the target's standard deviation: {error['baseline']:.4g}"
+    )
+
+
 def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     """Print the result of a run, for people or as JSON."""
     guarantee = outcome.guarantee
@@ -57,11 +76,41 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
             content["charged"] = outcome.receipt.to_dict()
         print(json.dumps(content))
         return
-    if outcome.accuracy is not None:
-        print(f"Held-out accuracy: {outcome.accuracy:.1%}")
+    error = _error(outcome)
+    if error is not None:
+        print(error)
+    elif outcome.accuracy is not None:
+        print(f"Held-out accuracy: {outcome.accuracy:.1%}{_interval(outcome)}")
     elif (outcome.path / "figures.json").exists():
         print("Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise.")
-    print(guarantee if options.quiet else f"\n{guarantee.explain()}\n")
+    print(guarantee if options.quiet else f"\n{_shortened(guarantee.explain())}\n")
     if outcome.receipt is not None:
         print(outcome.receipt)
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")
+    if not options.quiet:
+        folder = shlex.quote(str(outcome.path))
+        commands = (f"predict {folder} NEW-DATA", f"report {folder} --publishable", f"export {folder} --onnx")
+        print("Next: " + ", or ".join(f"hush {command}" for command in commands))
+
+
+def _shortened(explanation: str) -> str:
+    """Return the part of an explanation that fits a terminal; the report has all of it."""
+    lines = explanation.splitlines()
+    end = next((number for number, line in enumerate(lines) if line.startswith(_LEFT_TO_REPORT)), len(lines))
+    return "\n".join(
+        [*lines[:end], *(["What it assumes, and what delta means, is in the report."] if end < len(lines) else [])]
+    )
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    """Return the held-out metrics; none, if nothing was held out."""
+    path = outcome.path / "figures.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _interval(outcome: Outcome) -> str:
+    """Return the interval of the accuracy, in words; nothing, if there is none."""
+    accuracy = _figures(outcome).get("accuracy", {})
+    if accuracy.get("low") is None or accuracy.get("high") is None:
+        return ""
+    return f" ({accuracy['confidence']:.0%} interval: {accuracy['low']:.1%} to {accuracy['high']:.1%})"

@@ -3,7 +3,8 @@
 | step | where |
 |---|---|
 | open a file (CSV, Excel, Parquet, NPZ), a folder or a known dataset | `open_data`, which returns `RawData` |
-| declare columns, classes, unit and groups | `Schema` of `Numeric`, `Category`, `Text`, `Ignore`; `Images` |
+| declare columns | `Numeric`, `Date`, `Category`, `Text`, `HashedText`, `Ignore`; `Images` |
+| declare targets, classes, unit and groups, with columns | `Schema` |
 | get a schema to fill in; see what would have to be learned | `template`, `needs_learning` |
 | learn the rest privately, hold units out, encode | `prepare` with the noise `Learn`, which returns `Prepared` |
 | apply a complete schema to other data | `transform`, `examples` |
@@ -18,8 +19,9 @@ The ideas of the package:
   releases whose proof is in `preparation/learning.py`. Held-out units take no part in them.
 - **One schema for all data.** The complete schema is a public file. It encodes new data exactly as the training data.
 
-Numbers are scaled to [-1, 1] by their bounds, categories become one input per value, text becomes counts of the words
-in a public vocabulary, and images become numbers in [0, 1].
+Numbers are scaled to [-1, 1] by their bounds, dates become a number and the time of year, week and day, categories
+become one input per value, text becomes counts of words in a public vocabulary or by a public hash, and images become
+numbers in [0, 1].
 
 Sub-packages: `tables` (declarations and rows), `formats` (readers) and `preparation` (from raw data to examples).
 """
@@ -33,6 +35,9 @@ from hush.data.preparation.plan import needs_learning as needs_learning
 from hush.data.preparation.plan import template as template
 from hush.data.preparation.prepared_data import prepare as prepare
 from hush.data.tables.columns import Category as Category
+from hush.data.tables.columns import Column as Column
+from hush.data.tables.columns import Date as Date
+from hush.data.tables.columns import HashedText as HashedText
 from hush.data.tables.columns import Ignore as Ignore
 from hush.data.tables.columns import Images as Images
 from hush.data.tables.columns import Numeric as Numeric
@@ -44,8 +49,15 @@ from hush.data.tables.schema import Schema as Schema
 from hush.data.formats.csv import CsvFile as CsvFile
 from hush.data.formats.parquet import ParquetFile as ParquetFile
 from hush.data.formats.table_files import open_table_file as open_table_file
+from hush.data.preparation.encoding import num_inputs as num_inputs
+from hush.data.preparation.inspection import TASKS as TASKS
+from hush.data.preparation.inspection import Inspected as Inspected
+from hush.data.preparation.inspection import inspect as inspect
+from hush.data.preparation.learning import fewest_units as fewest_units
 from hush.data.preparation.prepared_data import Outline as Outline
 from hush.data.preparation.prepared_data import Prepared as Prepared
+from hush.data.preparation.questions import OpenQuestions as OpenQuestions
+from hush.data.preparation.questions import Question as Question
 from hush.data.tables.catalog_template import TemplateTable as TemplateTable
 from hush.data.tables.catalog_template import catalog_template as catalog_template
 from hush.data.tables.catalog_toml import CatalogFile as CatalogFile
@@ -63,7 +75,9 @@ from hush.data.tables.table import connect as connect
 
 __all__ = [
     "Category",
+    "Date",
     "Examples",
+    "HashedText",
     "Ignore",
     "Images",
     "Learn",

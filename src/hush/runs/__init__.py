@@ -9,11 +9,13 @@
 How a run goes, and the module of each stage:
 
 1. ``settings``: the requested settings. Each field is an option, declared once (``options``).
-2. ``dataset``: the data are read, what is not declared is learned privately, and some units are held out.
+2. ``dataset``: all that is missing is asked at once; then the data are read, what is not declared is learned privately,
+   and some units are held out.
 3. ``draft``: everything that follows from settings and public numbers: defaults, and the `hush.training.TrainingPlan`.
    ``run_plan``: a `RunPlan` fixes everything before the first step, and states what it costs; `hush plan` prints it.
    The guarantee is computed from the very plan object that draws the noise.
-4. ``networks`` builds the model; ``steps`` trains it, stores its state and measures it on the way (``figures``).
+4. ``networks`` builds the model; ``outputs`` says what it puts out: classes, a number or labels. ``steps`` trains it,
+   stores its state and measures it on the way (``figures``).
 5. ``outcome`` writes model, guarantee and report; ``job`` ties the stages together; ``folder`` holds the files.
 
 A finished folder holds model.safetensors and model.json (how to rebuild it), guarantee.json, metrics.jsonl,
@@ -29,6 +31,7 @@ from hush.lazy_loading import lazy_names
 
 if TYPE_CHECKING:
     from hush.runs.auditing import audit as audit
+    from hush.runs.dataset import questions_about as questions_about
     from hush.runs.draft import Undeclared as Undeclared
     from hush.runs.draft import draft_plan as draft_plan
     from hush.runs.job import charged_to as charged_to
@@ -69,6 +72,7 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "draft_plan": "hush.runs.draft",
             "option": "hush.runs.options",
             "options_of": "hush.runs.options",
+            "questions_about": "hush.runs.dataset",
         },
     )
 

@@ -143,6 +143,8 @@ def _prepare_retraining(settings: Settings, source: RandomSource, progress: Prog
         progress.say("Every model starts from the public checkpoint, as the run did.")
     device = device_named(settings.device)
     data = read_dataset(settings, source.words(4).tobytes(), learning_delta(settings), progress)
+    if not data.schema.predicts_class:
+        raise Unsupported("an audit of a model of numbers or labels: canaries are rows with a wrong class")
     plan = plan_for(data.outline, settings, device=str(device)).calibrated()
     features = compute_features(starting_network(plan.settings, data), data.train.inputs, device, progress)
     units = data.train.units

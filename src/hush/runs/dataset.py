@@ -8,18 +8,34 @@ Learning uses a share of the budget, which `hush.runs.run_plan` accounts for. He
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from hush.data import Category, Outline, Prepared, needs_learning, open_data, prepare
+from hush.data import (
+    Category,
+    Inspected,
+    OpenQuestions,
+    Outline,
+    Prepared,
+    Question,
+    RawData,
+    fewest_units,
+    inspect,
+    needs_learning,
+    open_data,
+    prepare,
+)
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
-from hush.runs.draft import choose_model, completed, draft_training, learning_noise
+from hush.runs.draft import choose_model, completed, draft_training, learning_delta, learning_noise
 from hush.runs.progress import Progress
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 
 COUNTS_ARE_PUBLIC = "how many rows and units are trained on, and how many are held out, is public"
 _MOST_NAMES = 6
+# For numbers scaled to [-1, 1], and inputs of about norm 1 to 5.
+_CLIP_NORM, _LEARNING_RATE = 1.0, 0.05
 
 
 def read_dataset(
@@ -41,19 +57,15 @@ def read_dataset(
         before_learning: Called with the public outline before anything else is read. It reserves a budget.
         before_noise: Called before each release of learning, with a secret hash of the counts that get noise.
     """
-    data = open_data(
-        settings.data,
-        target=settings.target,
-        data_dir=settings.data_dir,
-        download=settings.download,
-        delimiter=settings.delimiter,
-        decimal_comma=settings.decimal_comma,
-    )
+    data = _opened(settings)
     if settings.target in settings.groups and settings.target is not None:
         raise InvalidArgument(
             "groups", settings.target, "a column other than the target", "Classes are always compared"
         )
-    undeclared = needs_learning(data, settings.target, settings.schema, settings.unit, settings.groups)
+    facts = _inspected(data, settings, delta)
+    for note in facts.notes:
+        progress.say(f"  {note}")
+    undeclared = needs_learning(data, facts.target, facts.schema, settings.unit, settings.groups)
     if undeclared and not settings.learn_share > 0:
         raise InvalidArgument(
             "learn_share",
@@ -67,8 +79,8 @@ def read_dataset(
         progress.say(f"Not declared, so learned privately with {share}: {_enumerate(undeclared)}.")
     prepared = prepare(
         data,
-        target=settings.target,
-        schema=settings.schema,
+        target=facts.target,
+        schema=facts.schema,
         unit=settings.unit,
         groups=settings.groups,
         holdout=settings.holdout,
@@ -79,6 +91,45 @@ def read_dataset(
     )
     _refuse_undeclared_groups(prepared)
     return prepared
+
+
+def questions_about(settings: Settings) -> tuple[Question, ...]:
+    """Return what has to be settled before a run with these settings; nothing, if all is known. Nothing is spent."""
+    try:
+        _inspected(_opened(settings), settings, learning_delta(settings))
+    except OpenQuestions as error:
+        return error.questions
+    return ()
+
+
+def _opened(settings: Settings) -> RawData:
+    return open_data(
+        settings.data,
+        data_dir=settings.data_dir,
+        download=settings.download,
+        delimiter=settings.delimiter,
+        decimal_comma=settings.decimal_comma,
+    )
+
+
+def _inspected(data: RawData, settings: Settings, delta: float) -> Inspected:
+    return inspect(
+        data,
+        target=settings.target,
+        schema=settings.schema,
+        unit=settings.unit,
+        groups=settings.groups,
+        task=settings.task,
+        fewest_units=_forecast(settings, delta),
+    )
+
+
+def _forecast(settings: Settings, delta: float) -> Callable[[int, int], float]:
+    """Return how many units a value needs to be found with the share for learning, by what is learned."""
+    if not settings.learn_share > 0:
+        return lambda num_numbers, num_texts: math.inf if num_texts else 0.0
+    noise = learning_noise(settings.epsilon * settings.learn_share, delta)
+    return lambda num_numbers, num_texts: fewest_units(noise, num_numbers, num_texts)
 
 
 def _refuse_undeclared_groups(prepared: Prepared) -> None:
@@ -109,7 +160,7 @@ def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
     if num_units < 2:
         raise InvalidArgument("data", settings.data, "at least two units to train on")
     used = completed(
-        settings,
+        _for_numbers(settings) if outline.plan.target_range is not None else settings,
         model=choose_model(settings, outline.image_shape),
         num_units=num_units,
         num_all_units=num_units + outline.num_held_out,
@@ -120,6 +171,17 @@ def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
     unit = Unit.example() if outline.rows_are_units else Unit.user()
     training = draft_training(used, num_units=num_units, unit=unit)
     return RunPlan(settings=used, training=training, learning=outline.event)
+
+
+def _for_numbers(settings: Settings) -> Settings:
+    """Return settings for a target that is a number, where none are given.
+
+    Errors of numbers shrink to 0 as a model gets better, and so should the steps: automatic clipping would keep them
+    long.
+    """
+    return settings.replace(
+        clip_norm=settings.clip_norm or _CLIP_NORM, learning_rate=settings.learning_rate or _LEARNING_RATE
+    )
 
 
 def assumptions_of(outline: Outline) -> tuple[str, ...]:

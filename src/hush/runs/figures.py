@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 from hush.data import Examples
 from hush.randomness import Grid, RandomSource, floored_gaussian
 
-_CONFIDENCE = 0.95
-_DEVIATIONS = 1.959964  # the normal quantile at 0.975
+CONFIDENCE = 0.95
+DEVIATIONS = 1.959964  # the normal quantile at 0.975
 _BINS = 10
 _OTHER_GROUPS = "(other)"
 # Sums that are not integers are rounded to a grid about 2^40 times finer than the noise, which can raise the
 # sensitivity by far less than this factor.
-_ROUNDING = 1 + 1e-6
+ROUNDING = 1 + 1e-6
 # The share of the precision, 1 / stddev^2, that each kind of table has.
-_SHARES = {"final": 0.5, "curve": 0.2, "classes": 0.1, "calibration": 0.1, "groups": 0.1}
+SHARES = {"final": 0.5, "curve": 0.2, "classes": 0.1, "calibration": 0.1, "groups": 0.1}
 # Below so many standard deviations of the noise, a count is taken for noise alone, and its metric is withheld.
-_DETECTED, _DETECTED_BIN = 3, 4
+DETECTED, DETECTED_BIN = 3, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Measurer:
         units = self.examples.units
         rows = np.arange(len(self.examples)) if units is None or self.noise is None else np.unique(units, True)[1]
         rows = np.sort(rows)
-        object.__setattr__(self, "rows", rows[self.examples.targets[rows] >= 0])  # -1: no known class
+        object.__setattr__(self, "rows", rows[self.examples.has_target[rows]])
 
     def point(self, probabilities: NDArray[np.float64]) -> dict[str, Any]:
         """Return the accuracy during training; call it ``num_points`` times at most."""
@@ -94,7 +94,7 @@ class Measurer:
         figures: dict[str, Any] = {
             "accuracy": {
                 **self._accuracy(self._count(correct.astype(np.int64), 2, "final", 1)),
-                "confidence": _CONFIDENCE,
+                "confidence": CONFIDENCE,
             },
             "classes": [
                 {"name": name, **self._accuracy(pair, "classes", 1)}
@@ -120,10 +120,13 @@ class Measurer:
         return self._release(np.bincount(cells, minlength=size).astype(np.float64), part, tables)
 
     def _release(self, sums: NDArray[np.float64], part: str, tables: int) -> NDArray[np.float64]:
-        """Add the noise to a table; exact metrics stay as they are."""
+        """Add the noise of a part to a table."""
+        return self.noisy(sums, self.stddev(part, tables))
+
+    def noisy(self, sums: NDArray[np.float64], stddev: float) -> NDArray[np.float64]:
+        """Return sums with noise; as they are, where metrics are exact."""
         if self.noise is None:
             return sums
-        stddev = self.stddev(part, tables)
         grid = Grid.for_scale(stddev)
         noise = floored_gaussian(self.source, stddev / grid.spacing, len(sums))
         return np.floor(sums / grid.spacing) * grid.spacing + grid.real(noise)
@@ -133,24 +136,24 @@ class Measurer:
         if self.noise is None:
             return 0.0
         is_released = {"groups": bool(self.groups), "curve": self.num_points > 0}
-        shares = {name: share for name, share in _SHARES.items() if is_released.get(name, True)}
+        shares = {name: share for name, share in SHARES.items() if is_released.get(name, True)}
         weight = shares[part] / sum(shares.values()) / tables
-        return self.noise * _ROUNDING / math.sqrt(weight)
+        return self.noise * ROUNDING / math.sqrt(weight)
 
     def _accuracy(self, counts: NDArray[np.float64], part: str = "final", tables: int = 1) -> dict[str, Any]:
         """Return an accuracy from counts of wrong and right, with an interval for sampling and for noise."""
         wrong, right = (max(float(count), 0.0) for count in counts)
         total = wrong + right
-        if not total > _DETECTED * self.stddev(part, tables):
+        if not total > DETECTED * self.stddev(part, tables):
             return {"value": None, "low": 0.0, "high": 1.0}
         value = right / total
         noise = self.stddev(part, tables) / total
         # The error of right / total is (wrong * error of right - right * error of wrong) / total^2.
         variance = noise**2 * (value**2 + (1 - value) ** 2)
         # For sampling, the interval of Agresti & Coull 1998, which also covers where nearly all are right.
-        size = total + _DEVIATIONS**2
-        middle = (right + _DEVIATIONS**2 / 2) / size
-        half = _DEVIATIONS * math.sqrt(middle * (1 - middle) / size + variance)
+        size = total + DEVIATIONS**2
+        middle = (right + DEVIATIONS**2 / 2) / size
+        half = DEVIATIONS * math.sqrt(middle * (1 - middle) / size + variance)
         return {"value": value, "low": max(middle - half, 0.0), "high": min(middle + half, 1.0)}
 
     def _by_group(self, column: str, correct: NDArray[np.bool_]) -> list[dict[str, Any]]:
@@ -181,7 +184,7 @@ class Measurer:
         sums = self._release(sums, "calibration", 2)
         counts = np.maximum(counts, 0.0)
         counts[: _BINS // len(self.classes)] = 0.0  # the largest probability is at least 1 / classes: noise alone
-        return _reliability(counts, sums, _DETECTED_BIN * self.stddev("calibration", 2))
+        return _reliability(counts, sums, DETECTED_BIN * self.stddev("calibration", 2))
 
     def _confusion(self, probabilities: NDArray[np.float64], targets: NDArray[np.int64]) -> list[list[int]]:
         """Return how often each true class (rows) was predicted as each class (columns). It is exact."""

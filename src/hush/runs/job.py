@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,6 +46,9 @@ from hush.runs.figures import Measurer
 from hush.runs.folder import SECRET, DiskFull, Folder
 from hush.runs.networks import Network, check_factory, starting_network
 from hush.runs.outcome import Outcome, publish, stage
+from hush.runs.outputs.forecast import forecast, warnings
+from hush.runs.outputs.labels import LabelMeasurer
+from hush.runs.outputs.regression import NumberMeasurer
 from hush.runs.progress import Progress, Silence
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
@@ -217,16 +221,26 @@ def compute_features(
 
 def make_measurer(plan: RunPlan, data: Prepared, *, num_points: int, source: RandomSource | None) -> Measurer:
     """Return the measurer for held-out units."""
-    return Measurer(
-        examples=data.test,
-        classes=data.classes,
-        groups=group_values(data),
-        noise=None if plan.evaluation is None else plan.evaluation.noise_multiplier,
-        num_points=num_points,
+    shared: dict[str, Any] = {
+        "examples": data.test,
+        "classes": data.classes,
+        "groups": group_values(data),
+        "noise": None if plan.evaluation is None else plan.evaluation.noise_multiplier,
+        "num_points": num_points,
         # A new key for each process: a point that is measured again after a crash gets fresh noise, and the measurement
         # before the crash was not published.
-        source=KeyedSource(os.urandom(32), 0) if source is None else source,
-    )
+        "source": KeyedSource(os.urandom(32), 0) if source is None else source,
+    }
+    if data.schema.target_range is not None:
+        return NumberMeasurer(**shared, target_range=data.schema.target_range)
+    return LabelMeasurer(**shared) if data.schema.labels else Measurer(**shared)
+
+
+def _described_target(data: Prepared) -> str:
+    """Return what is predicted, in words."""
+    if data.schema.labels:
+        return f"{len(data.classes)} labels"
+    return "a number" if data.schema.target_range is not None else f"{len(data.classes)} classes"
 
 
 def _read_key(folder: Folder) -> tuple[bytes, tuple[str, ...]]:
@@ -324,6 +338,8 @@ class _TrainingJob:
         plan = plan_for(outline, self._settings, device=str(self._device))
         self._progress.show("calibrating the noise", 0, 1)
         self._plan = self._with_evaluation(plan.calibrated(), outline)
+        for sentence in (*forecast(self._plan, outline), *warnings(self._plan, self._settings.epsilon)):
+            self._progress.say(f"Note: {sentence}")
         self._reserve(self._plan)
 
     def _reserve(self, plan: RunPlan) -> None:
@@ -445,6 +461,6 @@ class _TrainingJob:
         test_rows = "in the dataset's own test part" if data.test_is_public else "held out"
         self._progress.say(
             f"Training {plan.model} on {len(data.train):,} examples ({len(data.test):,} {test_rows}), "
-            f"{len(data.classes)} classes, for {training.num_steps} steps of about {training.batch_size:,} units; "
+            f"{_described_target(data)}, for {training.num_steps} steps of about {training.batch_size:,} units; "
             f"noise multiplier {training.noise_multiplier:.3f}, delta {training.delta:g}."
         )

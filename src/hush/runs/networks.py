@@ -77,7 +77,7 @@ def build_network(model: str, shape: tuple[int, ...], num_classes: int, seed: in
 
 def network_arguments(settings: Settings, data: Prepared) -> dict[str, Any]:
     """Return the arguments of `build_network` for some data, as model.json stores them."""
-    num_classes = len(data.classes)
+    num_classes = len(data.classes) or 1  # a target that is a number has one output
     return {"model": settings.model, "shape": data.shape, "num_classes": num_classes, "seed": settings.seed}
 
 
@@ -281,6 +281,16 @@ def _is_marked_private(path: Path) -> bool:
             return PRIVATE.keys() <= (file.metadata() or {}).keys()
     except (OSError, SafetensorError):
         return False  # `read_weights` says what is wrong with the file
+
+
+def outputs(module: nn.Module, inputs: Tensor) -> NDArray[np.float64]:
+    """Return the outputs of a module, [inputs, outputs]."""
+    was_training = module.training
+    module.eval()
+    with torch.no_grad():
+        parts = [module(part).double().cpu() for part in torch.split(inputs, _AT_ONCE)]
+    module.train(was_training)
+    return np.asarray(torch.cat(parts).numpy())
 
 
 def class_probabilities(module: nn.Module, inputs: Tensor) -> NDArray[np.float64]:

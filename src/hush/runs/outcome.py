@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hush.accounting.receipts import Receipt
-from hush.data import Prepared, RawData, Schema, open_data, transform
-from hush.errors import HushError, InvalidArgument
-from hush.guarantee import Guarantee, Unit, verdict
+from hush.data import Prepared, RawData, Schema, num_inputs, open_data, transform
+from hush.errors import HushError, InvalidArgument, Unsupported
+from hush.guarantee import Guarantee
 from hush.report import render
 from hush.runs.folder import Folder
 from hush.runs.networks import (
@@ -45,11 +45,13 @@ from hush.runs.networks import (
     Network,
     build_network,
     check_factory,
-    class_probabilities,
     network_arguments,
     read_weights,
 )
 from hush.runs.options import command_words, reported
+from hush.runs.outputs.forecast import warnings
+from hush.runs.outputs.losses import predictions
+from hush.runs.outputs.onnx_file import export_onnx
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import averaging_decay, rate_factor
@@ -59,8 +61,6 @@ _FORMAT = "hush.model/1"
 _WEIGHTS, _MODEL, _FIGURES = "model.safetensors", "model.json", "figures.json"
 _STAGED = (_WEIGHTS, _MODEL, _FIGURES)  # in the order in which they are written
 SCHEMA = "schema.json"
-_FEW_UNITS = 1000
-_LARGE_EPSILON = 10
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,7 +96,7 @@ class Trained:
     Attributes:
         network: The network, in evaluation mode.
         schema: The schema that turns data into inputs.
-        classes: The names of the classes.
+        classes: The names of the classes or labels; empty if the target is a number.
         guarantee: The guarantee of the run.
 
     >>> from hush.data import Numeric
@@ -113,15 +113,57 @@ class Trained:
     classes: tuple[str, ...]
     guarantee: Guarantee
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        images = self.schema.images
+        if images is not None and images.shape is not None:
+            return images.shape
+        return (num_inputs(self.schema.columns),)
+
     def probabilities(self, data: RawData | str | Path) -> NDArray[np.float64]:
-        """Return the probability of each class, for all rows or images of some data."""
+        """Return the probability of each class or label, for all rows or images of some data."""
+        if self.schema.target_range is not None:
+            raise Unsupported("probabilities of a target that is a number", "Use predict")
+        return self._predictions(data)
+
+    def predict(self, data: RawData | str | Path) -> list[Any]:
+        """Return the most likely class for each row or image of some data, its number, or the tuple of its labels."""
+        values = self._predictions(data)
+        if self.schema.target_range is not None:
+            lower, upper = self.schema.target_range.lower or 0.0, self.schema.target_range.upper or 0.0
+            clamped = np.clip(np.nan_to_num(values), -1.0, 1.0)
+            return list((lower + (clamped + 1) / 2 * (upper - lower)).tolist())
+        if self.schema.labels:
+            return [tuple(np.array(self.classes)[row].tolist()) for row in values > 0.5]
+        return [self.classes[label] for label in values.argmax(1)]
+
+    def _predictions(self, data: RawData | str | Path) -> NDArray[np.float64]:
         raw_data = data if isinstance(data, RawData) else open_data(data)
         inputs = torch.from_numpy(np.ascontiguousarray(transform(self.schema, raw_data)))
-        return class_probabilities(self.network, inputs)
+        return predictions(self.network, inputs, self._kind_of_target())
 
-    def predict(self, data: RawData | str | Path) -> list[str]:
-        """Return the most likely class, for all rows or images of some data."""
-        return [self.classes[label] for label in self.probabilities(data).argmax(1)]
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the network as an ONNX file, with classes, schema and guarantee in its metadata.
+
+        Its inputs are what `hush.data.transform` returns, and its outputs one logit for each class or label, or one
+        number that is scaled to [-1, 1]. The file is a function of the private model, so the run's guarantee covers it.
+
+        Args:
+            path: The file. onnx and onnxscript have to be installed: ``pip install 'hush[onnx]'``.
+        """
+        metadata = {
+            "hush.classes": json.dumps(list(self.classes), ensure_ascii=False),
+            "hush.schema": self.schema.to_json(),
+            "hush.guarantee": self.guarantee.to_json(),
+        }
+        export_onnx(self.network, self.shape, Path(path), metadata=metadata)
+
+    def _kind_of_target(self) -> NDArray[Any]:
+        """Return an empty array of the kind of targets that the model was trained on."""
+        if self.schema.target_range is not None:
+            return np.empty(0, dtype=np.float32)
+        return np.empty((0, len(self.classes)) if self.schema.labels else 0, dtype=np.int64)
 
 
 def load(path: str | Path, *, factory: str | None = None) -> Trained:
@@ -156,7 +198,7 @@ def _rebuilt(folder: Folder, content: Mapping[str, Any], factory: str | None) ->
     arguments = content["network"]
     check_factory(arguments["model"], factory)
     classes = tuple(content["classes"])
-    if len(classes) != arguments["num_classes"]:
+    if (len(classes) or 1) != arguments["num_classes"]:
         raise ValueError("one name for each class")
     network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
     network.classifier.load_state_dict(read_weights(folder.path / _WEIGHTS, "run"))
@@ -268,7 +310,7 @@ def _record(
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "finished": True,
         "guarantee": guarantee.to_json(),
-        "private": [] if is_exact else ["accuracy", "curve", "classes", "groups", "calibration"],
+        "private": [] if is_exact else ["accuracy", "error", "curve", "classes", "groups", "calibration"],
         "data": {
             "name": Path(settings.data).name,
             "num_train": len(data.train),
@@ -290,7 +332,7 @@ def _record(
         "not_private": _diagnostics(folder),
         "hyperparameters": _hyperparameters(plan),
         "versions": _versions(),
-        "warnings": _warnings(plan, guarantee),
+        "warnings": warnings(plan, guarantee.epsilon),
     }
 
 
@@ -324,21 +366,6 @@ def _public(settings: Settings, plan: RunPlan, data: Prepared) -> list[str]:
         sentences.append("the wavelets of the features, which are fixed and not learned")
     if settings.schema is not None:
         sentences.append("everything that was declared about the data: bounds, values, classes")
-    return sentences
-
-
-def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
-    """Return the warnings for the report."""
-    sentences = []
-    if guarantee.epsilon > _LARGE_EPSILON:
-        sentences.append(verdict(guarantee.epsilon))
-    if plan.training.num_units < _FEW_UNITS:
-        sentences.append(f"With fewer than {_FEW_UNITS:,} units to learn from, the noise costs much accuracy.")
-    if plan.training.unit == Unit.example():
-        sentences.append(
-            "Each row is protected on its own. If one person can have several rows, name the column that identifies "
-            "the person: --unit COLUMN."
-        )
     return sentences
 
 

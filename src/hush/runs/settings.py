@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from hush.data import Schema
+from hush.data import TASKS, Schema
 from hush.errors import InvalidArgument, check_count, check_delta, check_fraction, check_instance, check_positive
 from hush.runs.options import OptionGroup, documented, option, options_of
 
@@ -66,6 +66,11 @@ def _check_seed(name: str, value: Any) -> None:
         raise InvalidArgument(name, value, "an integer of 64 bits")
 
 
+def _check_task(name: str, value: Any) -> None:
+    if value not in TASKS:
+        raise InvalidArgument(name, value, ", ".join(TASKS))
+
+
 def _check_model(name: str, value: Any) -> None:
     if value not in MODELS and value.count(":") != 1:
         raise InvalidArgument(name, value, f"{', '.join(MODELS)} or MODULE:FACTORY")
@@ -96,8 +101,13 @@ class Settings:
         commands=_READING,
     )
     target: str | None = option(
-        None, help="the column to predict", unset="the schema's target, or the images' labels", metavar="COLUMN",
-        label=None,
+        None, help="the column to predict, or several columns of true and false, separated by commas",
+        unset="the schema's target, or the images' labels", metavar="COLUMN", label=None,
+    )  # fmt: skip
+    task: str | None = option(
+        None, help="classification, regression or multi-label: what is predicted",
+        unset="the types in the file decide, and hush asks where they leave it open", metavar="TASK",
+        check=_check_task,
     )  # fmt: skip
     epsilon: float = option(
         help="the privacy budget for everything that is released: learned bounds, the model and held-out metrics",

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -28,7 +27,8 @@ from hush.errors import HushError, InvalidArgument
 from hush.randomness import RandomSource
 from hush.runs.figures import Measurer
 from hush.runs.folder import Folder, resume_command
-from hush.runs.networks import Network, class_probabilities
+from hush.runs.networks import Network
+from hush.runs.outputs.losses import predictions, row_losses
 from hush.runs.progress import Progress
 from hush.runs.run_plan import RunPlan
 from hush.training import Automatic, MovingAverage, PrivateTraining, Users, clipped_sum, merge_lora, start_training
@@ -52,11 +52,6 @@ class Interrupted(HushError):
     def __init__(self, path: Path, steps: int | None = None, total: int | None = None) -> None:
         after = "" if steps is None else f" after step {steps} of {total}"
         super().__init__(f"interrupted{after}. Continue with: {resume_command(path)}")
-
-
-def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss of each example; one without a target (-1) contributes a zero gradient."""
-    return F.cross_entropy(logits, targets, reduction="none", ignore_index=-1)
 
 
 def start(
@@ -132,7 +127,7 @@ def train_completely(
     private, average = start(plan, model, data, units=units, source=source)
     model.train()
     for x, y in private.loader:
-        if private.step(cross_entropies(model(x), y)).complete:
+        if private.step(row_losses(model(x), y)).complete:
             after_step(private, average, plan.learning_rate)
             tick()
     finish(plan, private, average)
@@ -214,7 +209,7 @@ class TrainingLoop:
         self.model.train()
         with _deferred_interrupt() as interrupted:
             for x, y in self._private.loader:
-                losses = cross_entropies(self.model(x), y)
+                losses = row_losses(self.model(x), y)
                 if not self._private.step(losses).complete:
                     continue
                 taken = self._private.steps_taken
@@ -230,7 +225,7 @@ class TrainingLoop:
 
     def figures(self) -> dict[str, Any]:
         """Return all held-out metrics of the model; call it once."""
-        return self._measurer.figures(class_probabilities(self.model, self._test_features))
+        return self._measurer.figures(predictions(self.model, self._test_features, self._measurer.examples.targets))
 
     def _store(self) -> None:
         """Store all that resumes the run. It contains the keys of the noise, so it is one of the secrets."""
@@ -251,7 +246,8 @@ class TrainingLoop:
         if len(self._test_features):
             # A copy: a user's own model may keep what it sees in its buffers, and must not see held-out rows.
             model = copy.deepcopy(self.model) if self._average is None else self._average.copy()
-            share = self._measurer.point(class_probabilities(model, self._test_features))
+            targets = self._measurer.examples.targets
+            share = self._measurer.point(predictions(model, self._test_features, targets))
             row |= {"accuracy": share["value"], "private": self._measurer.noise is not None}
             row |= {"low": share["low"], "high": share["high"]}
         self._folder.append("metrics.jsonl", row)
@@ -273,7 +269,7 @@ class TrainingLoop:
         clipping = self.plan.training.clipping
 
         def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-            return cross_entropies(model(batch[0]), batch[1])
+            return row_losses(model(batch[0]), batch[1])
 
         norms = clipped_sum(model, batch, losses, clip_norm=clipping.clip_norm).norms.double()
         with torch.no_grad():

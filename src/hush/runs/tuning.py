@@ -22,7 +22,7 @@ from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
 from hush.accounting.receipts import check_budget, receipt_of, row_of
 from hush.data import Outline, Prepared
-from hush.errors import HushError, InvalidArgument
+from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, plan_for, read_dataset
@@ -196,6 +196,8 @@ class _TuningJob:
 
     def _plan_and_reserve(self, outline: Outline, space: Mapping[str, Sequence[Any]], mean_runs: float) -> None:
         """Plan the search from public numbers, and reserve its cost. After this, everything may depend on the data."""
+        if not outline.plan.predicts_class:
+            raise Unsupported("a search for a model of numbers or labels", "hush train needs no search to train one")
         settings, device = self._settings, str(self._device)
         values = _checked_space(space, plan_for(outline, settings, device=device))
         plans = {

@@ -76,7 +76,17 @@ def test_used_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     source, schema = files.write_csv(tmp_path / "t.csv", 1500), tmp_path / "schema.json"
     assert main(["schema", str(source), "--output", str(schema)]) == 0
     result = files.train(
-        capsys, source, "--schema", schema, "--target", "y", "--epsilon", 8, "--output", tmp_path / "run"
+        capsys,
+        source,
+        "--schema",
+        schema,
+        "--target",
+        "y",
+        *files.CLASSES,
+        "--epsilon",
+        8,
+        "--output",
+        tmp_path / "run",
     )
     assert result["epsilon"] <= 8
     assert "learned privately" in (tmp_path / "run/report.html").read_text()

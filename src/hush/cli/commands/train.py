@@ -17,6 +17,7 @@ from hush.cli.settings import add_settings, given_flags, settings_of
 from hush.cli.terminal import TerminalProgress
 from hush.errors import InvalidArgument
 
+_USUAL_EPSILON = "3"
 # What may be given with --resume; everything else is as it was when the run was started.
 _RESUMABLE = ("command", "run", "resume", "quiet", "json", "device", "budget", "db", "model")
 
@@ -54,12 +55,25 @@ def run(options: argparse.Namespace) -> None:
         else:
             budget = budget_of(options)
             note_uncharged(budget)
+            _ask_for_epsilon(options)
             settings = settings_of(options)
             folder = output_folder(options.output, settings.data)
             outcome = runs.train(settings, folder, progress=progress, budget=budget, charged_to=address(budget))
     finally:
         progress.close()
     print_outcome(outcome, options)
+
+
+def _ask_for_epsilon(options: argparse.Namespace) -> None:
+    """Ask for an epsilon together with all else that is missing, instead of one after the other."""
+    if options.epsilon is not None or options.data is None:
+        return
+    from hush.data import OpenQuestions, Question
+    from hush.runs import questions_about
+
+    text = f"--epsilon, the privacy budget, is missing: 1 to {_USUAL_EPSILON} is usual, and less protects more"
+    missing = Question(text=text, add=("--epsilon", _USUAL_EPSILON))
+    raise OpenQuestions([missing, *questions_about(settings_of(options, epsilon=float(_USUAL_EPSILON)))])
 
 
 def _refuse_settings(options: argparse.Namespace) -> None:

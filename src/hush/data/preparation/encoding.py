@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text
+from hush.data.tables.columns import Category, Column, Date, HashedText, Ignore, Images, Numeric, Text
 from hush.data.tables.table import RowTable
 
 Inputs = NDArray[np.float32]
+_CYCLES = (365.2425, 7.0, 1.0)  # days of a year, a week and a day
 
 
 def encode_table(columns: Mapping[str, Column], table: RowTable, numbers: Mapping[str, NDArray[np.float64]]) -> Inputs:
@@ -30,11 +31,15 @@ def encode_table(columns: Mapping[str, Column], table: RowTable, numbers: Mappin
         start += width(column)
         if isinstance(column, Numeric):
             part[:, 0] = scaled(numbers[name], column)
+            if isinstance(column, Date):
+                part[:, 1:] = cycles(numbers[name])
         elif isinstance(column, Category):
             # The code of other values is -1: the last input.
             part[np.arange(table.num_rows), table.codes(name, column.values or ())] = 1
         elif isinstance(column, Text):
             part[:] = bag_of_words(table.words(name, column.vocabulary))
+        elif isinstance(column, HashedText):
+            part[:] = bag_of_words(table.hashed_words(name, column.num_features))
     return inputs
 
 
@@ -42,7 +47,28 @@ def width(column: Column) -> int:
     """Return how many inputs a column becomes."""
     if isinstance(column, Category):
         return len(column.values or ()) + 1
+    if isinstance(column, Date):
+        return 1 + 2 * len(_CYCLES)
+    if isinstance(column, HashedText):
+        return column.num_features
     return len(column.vocabulary) if isinstance(column, Text) else int(isinstance(column, Numeric))
+
+
+def num_inputs(columns: Mapping[str, Column]) -> int:
+    """Return how many inputs the columns of a complete schema become."""
+    return sum(width(column) for column in columns.values())
+
+
+def cycles(days: NDArray[np.float64]) -> Inputs:
+    """Return where moments lie in their year, their week and their day: sines and cosines. Missing ones become 0.
+
+    >>> cycles(np.array([0.25]))[:, 4:].round(3).tolist()  # six o'clock
+    [[1.0, 0.0]]
+    """
+    turns = days[:, None] / np.array(_CYCLES) % 1.0
+    parts = np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)], axis=2).reshape(len(days), -1)
+    result: Inputs = np.nan_to_num(parts, nan=0.0).astype(np.float32)
+    return result
 
 
 def scaled(values: NDArray[np.float64], column: Numeric) -> Inputs:

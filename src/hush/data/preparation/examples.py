@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.preparation.encoding import Inputs, encode_images, encode_table
-from hush.data.preparation.plan import may_hold_text, text_without_vocabulary
-from hush.data.tables.columns import Category, Ignore, Numeric
+from hush.data.preparation.encoding import Inputs, encode_images, encode_table, scaled
+from hush.data.preparation.plan import may_hold_text, numeric_columns, text_without_vocabulary
+from hush.data.tables.columns import Category, Date, Ignore
 from hush.data.tables.raw_data import ImageData, Pictures, RawData
 from hush.data.tables.schema import Schema
 from hush.data.tables.table import RowTable, TableData
@@ -32,19 +32,26 @@ class Examples:
 
     Attributes:
         inputs: An array [N, ...].
-        targets: The index of each example's class; -1 for none of the classes.
+        targets: The index of each example's class; -1 for none of the classes. For a target that is a number: the
+            number, scaled to [-1, 1], and NaN where it is missing. For several labels: 0, 1 or -1, [N, labels].
         units: The number of each example's privacy unit; None if each example is its own unit.
         groups: For each group column, the group of each example.
     """
 
     inputs: Inputs
-    targets: NDArray[np.int64]
+    targets: NDArray[Any]
     units: NDArray[np.int64] | None = None
     groups: dict[str, NDArray[np.str_]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of examples."""
         return len(self.targets)
+
+    @property
+    def has_target(self) -> NDArray[np.bool_]:
+        """Whether each example has a target, or at least one of several labels."""
+        is_known = ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets >= 0
+        return np.asarray(np.atleast_2d(np.transpose(is_known)).any(axis=0), dtype=np.bool_)
 
     def among(self, rows: NDArray[np.bool_]) -> Examples:
         """Return the examples of these rows."""
@@ -87,21 +94,25 @@ def examples(schema: Schema, data: RawData) -> Examples:
         data: From `open_data`.
     """
     check_instance("schema", schema, Schema)
-    if schema.classes is None:
+    if schema.predicts_class and schema.classes is None:
         raise InvalidArgument("schema", "classes", "declared or learned", "Use the schema of a preparation")
     if isinstance(data, ImageData):
         pictures, _ = data.read(schema.images)
         return picture_examples(data, pictures, schema)
     table_data = check_complete(schema, data)
-    if schema.target is None:
+    if schema.target is None and not schema.labels:
         raise InvalidArgument("schema", "target", "the column to predict")
-    for role, names in (("target", (schema.target,)), ("unit", (schema.unit,)), ("groups", schema.groups)):
+    for role, names in (
+        ("target", schema.labels or (schema.target,)),
+        ("unit", (schema.unit,)),
+        ("groups", schema.groups),
+    ):
         for name in names:
             if name is not None:
                 table_data.check_column(role, name)
     units = None if schema.unit is None else _unit_numbers(table_data.table, schema.unit)
-    every_row = table_examples(schema, table_data.table, read_numbers(table_data, schema), units)
-    has_target = every_row.targets >= 0
+    every_row = table_examples(schema, table_data.table, read_numbers(table_data, schema, with_target=True), units)
+    has_target = every_row.has_target
     return every_row.among(has_target if units is None else has_target & (units >= 0))
 
 
@@ -119,14 +130,16 @@ def check_complete(schema: Schema, data: RawData) -> TableData:
     return data
 
 
-def read_numbers(data: TableData, schema: Schema) -> dict[str, NDArray[np.float64]]:
-    """Return the numeric columns. Refuse one that holds text.
+def read_numbers(data: TableData, schema: Schema, *, with_target: bool = False) -> dict[str, NDArray[np.float64]]:
+    """Return the numeric columns, and the target if it is a number and wanted. Refuse one that holds text.
 
     A column holds text if more than half of all rows have a value there that is not a number. That is a property of the
     file's type, and counts as public, as if it were declared. A single row can change it only if the column is half
     text.
     """
-    names = [name for name, column in schema.columns.items() if isinstance(column, Numeric)]
+    columns = numeric_columns(schema, with_target=with_target)
+    dates = [name for name, column in columns.items() if isinstance(column, Date)]
+    names = [name for name in columns if name not in dates]
     numbers = dict(zip(names, data.table.floats(names), strict=True))
     # Most columns are cleared by their numbers. Only the others are counted exactly.
     doubtful = [
@@ -134,7 +147,7 @@ def read_numbers(data: TableData, schema: Schema) -> dict[str, NDArray[np.float6
     ]
     for name in data.table.text_columns(doubtful):
         raise text_without_vocabulary(name)
-    return numbers
+    return numbers | dict(zip(dates, data.table.moments(dates), strict=True))
 
 
 def table_examples(
@@ -150,10 +163,20 @@ def table_examples(
     """
     return Examples(
         inputs=encode_table(schema.columns, table, numbers),
-        targets=table.codes(str(schema.target), schema.classes or ()),
+        targets=_targets(schema, table, numbers),
         units=units,
         groups={name: _group_names(schema, table, name) for name in schema.groups},
     )
+
+
+def _targets(schema: Schema, table: RowTable, numbers: dict[str, NDArray[np.float64]]) -> NDArray[Any]:
+    """Return the targets of all rows, as `Examples.targets` describes them."""
+    if schema.labels:
+        return np.stack([table.truths(name) for name in schema.labels], axis=1)
+    if schema.target_range is None:
+        return table.codes(str(schema.target), schema.classes or ())
+    values = numbers[str(schema.target)]
+    return np.where(np.isnan(values), np.float32(np.nan), scaled(values, schema.target_range))
 
 
 def picture_examples(

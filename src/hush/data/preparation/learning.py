@@ -13,10 +13,11 @@ noise_multiplier^2. So the release is `GaussianEvent(noise_multiplier)`, as long
 values, at most K, are revealed with probability at most delta, all of them together (`plan_threshold` has the proof).
 The event is the composition of both.
 
-A second release counts rows in 64 equal parts of each interval, for closer bounds (`EvenBins`). It has a quarter of the
-precision (1 / noise^2), and the first release has three quarters. Gaussian mechanisms compose by adding their
-precisions, even if the second depends on the output of the first (Dong, Roth & Su 2022, Corollary 2), so both together
-are `GaussianEvent(noise_multiplier)`.
+A second release counts rows in 64 equal parts of each interval, for closer bounds (`EvenBins`). A third one counts rows
+around the interval, and notices bounds that leave many out (`hush.data.preparation.widening`). They have a quarter and
+a tenth of the precision (1 / noise^2), and the first release has the rest. Gaussian mechanisms compose by adding their
+precisions, even if a later one depends on the output of an earlier one (Dong, Roth & Su 2022, Corollary 2), so all
+together are `GaussianEvent(noise_multiplier)`.
 
 References: Korolova, Kenthapadi, Mishra & Ntoulas 2009 (thresholds); Wilson et al. 2020 (bounds from a histogram of
 powers of two); Dwork & Roth 2014, Theorem 3.16 (composition).
@@ -30,8 +31,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, GaussianEvent
+from hush.data.preparation.widening import NUM_BINS, OuterBins
 from hush.errors import InvalidArgument, check_probability
 from hush.randomness import RandomSource
 from hush.statistics import BinRuns, Block, EvenBins, LogHistogram
@@ -39,9 +42,9 @@ from hush.statistics.noise import NoisePlan, plan_gaussian, plan_threshold
 
 UNKNOWN_BOUNDS = (-1.0, 1.0)
 BINS = LogHistogram(num_bins=61, zero_bin=True)  # of each sign, they end at 2^-20, 2^-19, ..., 2^40
-# The noise of the first and the second release of bounds, relative to that of both together. Their precisions, one over
-# the square, are three quarters and one quarter of it. Both factors are rounded up.
-FIRST, SECOND = 1.1547006, 2.0000001
+# The noise of the three releases of bounds, relative to that of all together. Their precisions, one over the square,
+# are .65, .25 and .1 of it. The factors are rounded up.
+FIRST, SECOND, THIRD = 1.2403474, 2.0000001, 3.1622777
 _STEPS = 1 << 10  # of one row, to which noise is rounded: fine enough for noise far below one row
 _SAFE = 1 + 1e-9  # covers the rounding errors of a square root
 
@@ -80,6 +83,26 @@ class Learn:
     def bounds_event(self) -> Event:
         """Return the cost of learning if all values and classes are declared, so that only bounds are learned."""
         return GaussianEvent(self.noise_multiplier)
+
+
+def fewest_units(learn: Learn, num_numbers: int, num_texts: int) -> float:
+    """Return how many units a value needs to be found, most of the time.
+
+    It is two standard deviations of the noise above the threshold: a forecast from public numbers, not a promise.
+
+    >>> round(fewest_units(Learn(noise_multiplier=4.0), 0, 1)), round(fewest_units(Learn(noise_multiplier=4.0), 5, 4))
+    (33, 116)
+
+    Args:
+        learn: The noise.
+        num_numbers: Of how many columns the bounds are learned.
+        num_texts: Of how many columns, with the target, the values are learned.
+    """
+    if not num_texts:
+        return 0.0
+    kinds = math.sqrt(2) * FIRST if num_numbers else 1.0
+    stddev = learn.noise_multiplier * kinds * math.sqrt(num_texts)
+    return 1 + stddev * (2 - float(ndtri(learn.delta / num_texts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +188,32 @@ def refine(
     return [
         parts.closer_bounds(_noisy(counts, plan, source), noise_stddev)
         for parts, counts in zip(bins, histograms, strict=True)
+    ]
+
+
+def widen(
+    bounds: Sequence[Bounds],
+    histograms: Sequence[NDArray[np.int64]],
+    noise_multiplier: float,
+    source: RandomSource,
+    *,
+    num_units: int,
+) -> list[Bounds]:
+    """Return bounds that leave few units out.
+
+    This is `GaussianEvent(noise_multiplier)`.
+
+    Args:
+        bounds: The bounds of each column.
+        histograms: Counts of what is around them (`OuterBins`). Every unit added at most one to each.
+        noise_multiplier: The noise of all histograms together.
+        source: The source of the noise.
+        num_units: How many units there are, which is public.
+    """
+    plan, noise_stddev = _noise(noise_multiplier, len(histograms), 2 * NUM_BINS)
+    return [
+        OuterBins(lower=lower, upper=upper).wider_bounds(_noisy(counts, plan, source), noise_stddev, num_units)
+        for (lower, upper), counts in zip(bounds, histograms, strict=True)
     ]
 
 

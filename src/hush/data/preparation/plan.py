@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hush.data.tables.catalog import ROW
 from hush.data.tables.columns import Category, Column, Ignore, Numeric
@@ -60,12 +61,25 @@ def needs_learning(
     plan = resolve(data, target, schema, unit, groups)
     numbers, texts = to_learn(plan)
     items = [f"bounds of column {name!r}" for name in numbers] + [f"values of column {name!r}" for name in texts]
-    return items if plan.classes is not None else [*items, "classes of the target"]
+    return [*items, "classes of the target"] if learns_classes(plan) else items
+
+
+def learns_classes(plan: Schema) -> bool:
+    """Return whether the classes of the target have to be learned."""
+    return plan.predicts_class and plan.classes is None
+
+
+def numeric_columns(plan: Schema, *, with_target: bool = True) -> dict[str, Numeric]:
+    """Return the columns of numbers or dates, with a target that is a number last, if it is wanted."""
+    columns = {name: column for name, column in plan.columns.items() if isinstance(column, Numeric)}
+    if with_target and plan.target_range is not None:
+        columns[str(plan.target)] = plan.target_range
+    return columns
 
 
 def to_learn(plan: Schema) -> tuple[list[str], list[str]]:
-    """Return the columns whose bounds are not declared, and those whose values are not."""
-    numbers = [name for name, column in plan.columns.items() if isinstance(column, Numeric) and not column.complete]
+    """Return the columns whose bounds are not declared, perhaps with the target, and those whose values are not."""
+    numbers = [name for name, column in numeric_columns(plan).items() if not column.complete]
     texts = [name for name, column in plan.columns.items() if isinstance(column, Category) and not column.complete]
     return numbers, texts
 
@@ -116,23 +130,27 @@ def _image_plan(
 def _table_plan(
     data: TableData, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
 ) -> Schema:
-    if target is None:
+    if target is None and not declared.labels:
         raise InvalidArgument("target", None, "the column to predict", "Columns: " + ", ".join(data.columns[:20]))
-    data.check_column("target", target)
+    targets = declared.labels or (str(target),)
+    for name in targets:
+        data.check_column("target", name)
     for name in groups:
         data.check_column("groups", name)
-    if unit is not None and data.check_column("unit", unit) == target:
+    if unit is not None and data.check_column("unit", unit) in targets:
         raise InvalidArgument("unit", unit, "a column other than the target")
     for name, column in declared.columns.items():
         if not isinstance(column, Ignore):
             data.check_column("schema", name)
-    for name in (target, *groups, *(() if unit is None else (unit,))):
+    for name in (*targets, *groups, *(() if unit is None else (unit,))):
         if data.kind(name) == OTHER:
             raise InvalidArgument("column", name, "numbers or text", "It is the target, the unit or a group")
-    columns = {name: _column_kind(data, name, declared, groups) for name in data.columns if name not in (target, unit)}
+    columns = {
+        name: _column_kind(data, name, declared, groups) for name in data.columns if name not in (*targets, unit)
+    }
     if all(isinstance(column, Ignore) for column in columns.values()):
         raise InvalidArgument("data", data.name, "at least one column to predict from, besides target, unit and groups")
-    return Schema(columns=columns, target=target, classes=declared.classes, unit=unit, groups=groups)
+    return replace(declared, columns=columns, target=target, unit=unit, groups=groups)
 
 
 def _column_kind(data: TableData, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:

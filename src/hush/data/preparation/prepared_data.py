@@ -5,7 +5,7 @@ The flow of `prepare`:
 plan         what happens to each column (`resolve`); no value is read
 split        which units are held out, and which row each unit learns with
 outline      the numbers of units on both sides, which are public; the caller reserves a budget here
-learn        bounds, values and classes that are not declared: two Gaussian releases that share one noise multiplier
+learn        bounds, values and classes that are not declared: three Gaussian releases that share one noise multiplier
 complete     the schema, with what was learned
 examples     training and test part, encoded by the complete schema
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from hush.data.preparation.examples import Examples, picture_examples, read_numb
 from hush.data.preparation.learning import (
     FIRST,
     SECOND,
+    THIRD,
     UNKNOWN_BOUNDS,
     Bounds,
     Learn,
@@ -33,9 +34,11 @@ from hush.data.preparation.learning import (
     log_histogram,
     refine,
     release,
+    widen,
 )
-from hush.data.preparation.plan import resolve, to_learn
+from hush.data.preparation.plan import learns_classes, numeric_columns, resolve, to_learn
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
+from hush.data.preparation.widening import OuterBins
 from hush.data.tables.columns import Category, Column, Numeric
 from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
@@ -61,6 +64,7 @@ class Outline:
             learned.
         assumptions: The assumptions of the guarantee.
         group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
+        plan: The schema before anything is learned.
     """
 
     num_units: int
@@ -71,6 +75,7 @@ class Outline:
     event: Event | None
     assumptions: tuple[str, ...]
     group_assumption: str | None
+    plan: Schema = field(default_factory=Schema)
 
 
 def _nothing(_: Outline | str) -> None:
@@ -89,7 +94,7 @@ class Prepared:
     Attributes:
         train: The examples to train from.
         test: The examples that were held out, or the test part of the dataset.
-        classes: The names of the classes, in the order of the targets.
+        classes: The names of the classes or labels, in the order of the targets; empty if the target is a number.
         shape: The shape of one input.
         learned: The results of learning, in sentences.
         schema: The complete schema. `transform` applies it to other data.
@@ -161,9 +166,9 @@ def prepare(
         themselves are not private: private training protects them.
 
     Assumes:
-        Names and types of columns, the number of rows and which columns hold text are public, and whatever else is in
-        ``assumptions`` (the caller's duty). The key is secret and used once (the caller's duty). Each unit takes part
-        in learning with one row (checked here).
+        Names and types of columns, the number of rows and which columns hold text or dates are public, and whatever
+        else is in ``assumptions`` (the caller's duty). The key is secret and used once (the caller's duty). Each unit
+        takes part in learning with one row (checked here).
 
     References:
         The docstring of `hush.data.preparation.learning` has the proof and its sources.
@@ -173,7 +178,7 @@ def prepare(
     check_instance("learn", learn, (Learn, type(None)))
     subkey(key, "check")  # refuses a key of another length before anything is read
     numbers, texts = to_learn(plan)
-    is_incomplete = bool(numbers or texts or plan.classes is None)
+    is_incomplete = bool(numbers or texts or learns_classes(plan))
     if is_incomplete and learn is None:
         raise InvalidArgument(
             "learn", None, "the noise to learn with", "Not everything is declared: needs_learning lists the rest"
@@ -210,7 +215,7 @@ class _Preparation:
     def event(self) -> Event | None:
         if self.learn is None:
             return None
-        learns_values = bool(to_learn(self.plan)[1]) or self.plan.classes is None
+        learns_values = bool(to_learn(self.plan)[1]) or learns_classes(self.plan)
         return self.learn.event() if learns_values else self.learn.bounds_event()
 
 
@@ -222,11 +227,11 @@ def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
         split = split_units(table, plan.unit, job.holdout, job.key)
     outline = _outline(data, job, (split.count(split.train), split.count(split.test)), image_shape=None)
     job.before_learning(outline)
-    numbers = read_numbers(data, plan)
+    numbers = read_numbers(data, plan, with_target=True)
     schema, sentences = plan, tuple[str, ...]()
     if job.learn is not None:
         number_columns, text_columns = to_learn(plan)
-        tallied = [*text_columns, *([] if plan.classes is not None else [str(plan.target)])]
+        tallied = [*text_columns, *([str(plan.target)] if learns_classes(plan) else [])]
         histograms = [log_histogram(numbers[name], split.learning) for name in number_columns]
         tallies = [table.counts(name, split.learning) for name in tallied]
         learn = job.learn
@@ -235,7 +240,7 @@ def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
         learned = release(histograms, tallies, learn, _noise_source(job, histograms, tallies))
         if number_columns:
             bounds = _refined(learned.bounds, [numbers[name] for name in number_columns], split, job)
-            learned = replace(learned, bounds=bounds)
+            learned = replace(learned, bounds=_widened(bounds, [numbers[name] for name in number_columns], split, job))
         schema, sentences = _completed(plan, learned)
     every_row = table_examples(schema, table, numbers, split.units)
     train, test = every_row.among(split.train), every_row.among(split.test)
@@ -253,6 +258,21 @@ def _refined(
     # A column without bounds has none to refine. Its counts get noise all the same, so that the cost does not depend
     # on the first release.
     return [refined if coarse and refined else coarse for coarse, refined in zip(bounds, closer, strict=True)]
+
+
+def _widened(
+    bounds: list[Bounds | None], columns: list[NDArray[np.float64]], split: UnitSplit, job: _Preparation
+) -> list[Bounds | None]:
+    """Return bounds that leave few units out, from a third release."""
+    assert job.learn is not None
+    known = [pair or UNKNOWN_BOUNDS for pair in bounds]
+    around = [OuterBins(lower=lower, upper=upper) for lower, upper in known]
+    histograms = [part.counts(column[split.learning]) for part, column in zip(around, columns, strict=True)]
+    noise_multiplier, source = job.learn.noise_multiplier * THIRD, _noise_source(job, histograms, [])
+    num_units = split.count(split.train)
+    wider = widen(known, histograms, noise_multiplier, source, num_units=num_units)
+    # A column without bounds stays without, unless the third release finds some.
+    return [pair if pair is None and new == UNKNOWN_BOUNDS else new for pair, new in zip(bounds, wider, strict=True)]
 
 
 def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
@@ -301,15 +321,20 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
     columns: dict[str, Column] = dict(plan.columns)
     sentences = []
     number_columns, text_columns = to_learn(plan)
+    target_range = plan.target_range
     for name, bounds in zip(number_columns, learned.bounds, strict=True):
-        columns[name] = column = _with_bounds(columns[name], bounds or UNKNOWN_BOUNDS)
+        column = _with_bounds(numeric_columns(plan)[name], bounds or UNKNOWN_BOUNDS)
+        if name in columns:
+            columns[name] = column
+        else:
+            target_range = column
         remark = "" if bounds else " (no number except zero was frequent enough to rise above the noise)"
         sentences.append(f"column {name!r}: bounds [{column.lower:.6g}, {column.upper:.6g}], learned privately{remark}")
     for name, values in zip(text_columns, learned.values, strict=False):  # the classes follow, if they were learned
         columns[name] = Category(values=values)
         sentences.append(f"column {name!r}: {_listed(values, 'value', 'values')}, learned privately")
     classes = plan.classes
-    if classes is None:
+    if learns_classes(plan):
         classes = learned.values[-1]
         sentences.append(f"target: {_listed(classes, 'class', 'classes')}, learned privately")
         if len(classes) < 2:
@@ -320,18 +345,17 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
                 "With one there is nothing to predict",
                 "Declare the classes, or give learning more of the budget; this attempt has spent its share",
             )
-    return replace(plan, columns=columns, classes=classes), tuple(sentences)
+    return replace(plan, columns=columns, classes=classes, target_range=target_range), tuple(sentences)
 
 
-def _with_bounds(column: Column, learned: tuple[float, float]) -> Numeric:
+def _with_bounds(column: Numeric, learned: tuple[float, float]) -> Numeric:
     """Return a column with its declared bounds, and learned ones where none are declared. Widen an empty interval."""
-    assert isinstance(column, Numeric)  # to_learn chooses them
     lower = learned[0] if column.lower is None else column.lower
     upper = learned[1] if column.upper is None else column.upper
     if not upper / 2 - lower / 2 > 0:
         room = max(1.0, abs(lower), abs(upper))
         lower, upper = (upper - room, upper) if column.lower is None else (lower, lower + room)
-    return Numeric(lower=lower, upper=upper)
+    return replace(column, lower=lower, upper=upper)
 
 
 def _listed(values: tuple[str, ...], singular: str, plural: str) -> str:
@@ -359,6 +383,7 @@ def _outline(
         event=job.event,
         assumptions=(*data.assumptions, *_assumptions(job, has_test)),
         group_assumption=_GROUP_ASSUMPTION if job.plan.groups else None,
+        plan=job.plan,
     )
 
 
@@ -368,7 +393,7 @@ def _prepared(
     return Prepared(
         train=train,
         test=test,
-        classes=schema.classes or (),
+        classes=schema.classes or schema.labels,
         shape=train.inputs.shape[1:],
         learned=sentences,
         schema=schema,

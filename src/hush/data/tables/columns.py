@@ -14,6 +14,7 @@ from hush.errors import InvalidArgument, check_count
 # else. A learned value must match the data exactly, and must differ from other values as it does there.
 SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 WORD = re.compile(r"[^\W_]+")
+_MOST_HASHES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,21 @@ class Numeric:
     def complete(self) -> bool:
         """Whether nothing is left to learn."""
         return self.lower is not None and self.upper is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Date(Numeric):
+    """A column of dates or moments: days since 1970, and where each lies in its year, its week and its day.
+
+    The bounds are in days since 1970. The other parts need none: they are sines and cosines.
+
+    >>> Date(lower=0, upper=20_000).complete
+    True
+
+    Attributes:
+        lower: The first day; None to learn it privately.
+        upper: The last day; None to learn it privately.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +122,30 @@ class Text:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashedText:
+    """A column of text whose words are counted by a public hash. Nothing is learned, and no word is released.
+
+    >>> HashedText().complete, HashedText(num_features=256).num_features
+    (True, 256)
+
+    Attributes:
+        num_features: How many inputs it becomes. Words that share a hash share an input.
+    """
+
+    num_features: int = 64
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        if check_count("num_features", self.num_features) > _MOST_HASHES:
+            raise InvalidArgument("num_features", self.num_features, f"at most {_MOST_HASHES}")
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to learn: always."""
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Ignore:
     """A column that is not used.
@@ -150,7 +190,7 @@ class Images:
             object.__setattr__(self, "shape", tuple(check_count("shape", side) for side in self.shape))
 
 
-Column: TypeAlias = Numeric | Category | Text | Ignore
+Column: TypeAlias = Numeric | Category | Text | HashedText | Ignore
 
 
 def _checked_bound(name: str, value: Any) -> float | None:

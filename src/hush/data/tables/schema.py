@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text, distinct_texts
+from hush.data.tables.columns import Category, Column, HashedText, Ignore, Images, Numeric, Text, distinct_texts
 from hush.data.tables.schema_json import decode, encode
 from hush.errors import InvalidArgument, check_instance
 
@@ -32,6 +32,9 @@ class Schema:
         unit: The column with the privacy unit of each row. If omitted, each row is its own unit. It is never a feature.
         groups: Columns to compare accuracy by. They are features only if you list them in ``columns``.
         images: The range and shape of images; None for a table, or if they follow from the type of the file.
+        target_range: For a target that is a number: its range, with bounds to learn where they are None. None for a
+            target that is one of several classes.
+        labels: The columns to predict together, each of which is true or false, in place of one target.
     """
 
     columns: Mapping[str, Column] = field(default_factory=dict)
@@ -40,13 +43,15 @@ class Schema:
     unit: str | None = None
     groups: tuple[str, ...] = ()
     images: Images | None = None
+    target_range: Numeric | None = None
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without the data."""
         check_instance("columns", self.columns, Mapping)
         for name, column in self.columns.items():
             check_instance("columns", name, str)
-            check_instance(f"columns[{name!r}]", column, (Numeric, Category, Text, Ignore))
+            check_instance(f"columns[{name!r}]", column, (Numeric, Category, Text, HashedText, Ignore))
         object.__setattr__(self, "columns", dict(self.columns))
         for role, column_name in (("target", self.target), ("unit", self.unit)):
             check_instance(role, column_name, (str, type(None)), "The name of a column")
@@ -55,6 +60,15 @@ class Schema:
             object.__setattr__(self, "classes", _checked_classes(self.classes))
         if self.images is not None:
             check_instance("images", self.images, Images)
+        check_instance("target_range", self.target_range, (Numeric, type(None)))
+        object.__setattr__(self, "labels", distinct_texts("labels", self.labels, minimum=0))
+        if (self.classes is not None) + (self.target_range is not None) + bool(self.labels) > 1:
+            raise InvalidArgument("classes", self.classes, "one of classes=, target_range= and labels=")
+
+    @property
+    def predicts_class(self) -> bool:
+        """Whether the target is one of several classes, rather than a number or several labels."""
+        return self.target_range is None and not self.labels
 
     def save(self, path: str | Path) -> None:
         """Write the schema as JSON, with help for editing it."""
@@ -69,6 +83,8 @@ class Schema:
             unit=self.unit,
             groups=self.groups,
             images=self.images,
+            target_range=self.target_range,
+            labels=self.labels,
         )
 
     @classmethod

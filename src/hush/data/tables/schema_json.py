@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text
+from hush.data.tables.columns import Category, Column, Date, HashedText, Ignore, Images, Numeric, Text
 from hush.errors import InvalidArgument
 from hush.strict_json import parse, take_format
 
 FORMAT = "hush.schema/1"
 HELP = (
     "Everything here counts as public: write down what you know without looking at the data. kind is numeric (lower, "
-    "upper), category (values), text (vocabulary: a list of words, or the path of a file with one word per line) or "
-    "ignore. null means: learn it privately, with a share of the budget. target.classes are the values to predict; "
-    "unit names the column with the privacy unit of each row; groups are columns to compare accuracy by. Fields named "
-    "help are ignored."
+    "upper), date (lower and upper in days since 1970), category (values), text (vocabulary: a list of words, or the "
+    "path of a file with one word per line), hashed-text (num_features) or ignore. null means: learn it privately, "
+    "with a share of the budget. target.classes are the values to predict; for a number, target.range is its range "
+    "(lower, upper); target.labels are columns of true and false to predict together. unit names the column with the "
+    "privacy unit of each row; groups are columns to compare accuracy by. Fields named help are ignored."
 )
 _FIELDS = {"target", "unit", "groups", "images", "columns"}
 
@@ -34,12 +35,14 @@ def encode(
     unit: str | None,
     groups: tuple[str, ...],
     images: Images | None,
+    target_range: Numeric | None = None,
+    labels: tuple[str, ...] = (),
 ) -> str:
     """Return the text of a schema file. The arguments are the fields of `Schema`."""
     content = {
         "format": FORMAT,
         "help": HELP,
-        "target": {"column": target, "classes": _listed(classes)},
+        "target": {"column": target, "classes": _listed(classes)} | _other_targets(target_range, labels),
         "unit": unit,
         "groups": list(groups),
         "images": images and {"lower": images.lower, "upper": images.upper, "shape": _listed(images.shape)},
@@ -61,7 +64,7 @@ def decode(text: str, folder: Path) -> dict[str, Any]:
         raise InvalidArgument("format", written, repr(FORMAT), "hush schema DATA writes a template")
     _check_fields("schema", content, _FIELDS)
     target = _json_object("target", content.get("target") or {})
-    _check_fields("target", target, {"column", "classes"})
+    _check_fields("target", target, {"column", "classes", "range", "labels"})
     columns = _json_object("columns", content.get("columns") or {})
     return {
         "columns": {name: _decode_column(name, value, folder) for name, value in columns.items() if name != "help"},
@@ -70,16 +73,37 @@ def decode(text: str, folder: Path) -> dict[str, Any]:
         "unit": content.get("unit"),
         "groups": content.get("groups") or (),
         "images": _decode_images(content.get("images")),
+        "target_range": _decode_range(target.get("range")),
+        "labels": target.get("labels") or (),
     }
+
+
+def _other_targets(target_range: Numeric | None, labels: tuple[str, ...]) -> dict[str, Any]:
+    """Return what describes a target that is a number, or several labels; nothing for classes."""
+    written: dict[str, Any] = {"labels": list(labels)} if labels else {}
+    if target_range is not None:
+        written["range"] = {"lower": target_range.lower, "upper": target_range.upper}
+    return written
+
+
+def _decode_range(value: Any) -> Numeric | None:
+    if value is None:
+        return None
+    fields = _json_object("range", value)
+    _check_fields("range", fields, {"lower", "upper"})
+    return Numeric(lower=fields.get("lower"), upper=fields.get("upper"))
 
 
 def _encode_column(column: Column) -> dict[str, Any]:
     if isinstance(column, Numeric):
-        return {"kind": "numeric", "lower": column.lower, "upper": column.upper}
+        kind = "date" if isinstance(column, Date) else "numeric"
+        return {"kind": kind, "lower": column.lower, "upper": column.upper}
     if isinstance(column, Category):
         return {"kind": "category", "values": _listed(column.values)}
     if isinstance(column, Text):
         return {"kind": "text", "vocabulary": list(column.vocabulary)}
+    if isinstance(column, HashedText):
+        return {"kind": "hashed-text", "num_features": column.num_features}
     return {"kind": "ignore"}
 
 
@@ -107,8 +131,10 @@ _KINDS: dict[str, tuple[set[str], Callable[[dict[str, Any], Path], Column]]] = {
         {"lower", "upper"},
         lambda fields, folder: Numeric(lower=fields.get("lower"), upper=fields.get("upper")),
     ),
+    "date": ({"lower", "upper"}, lambda fields, folder: Date(lower=fields.get("lower"), upper=fields.get("upper"))),
     "category": ({"values"}, lambda fields, folder: Category(values=fields.get("values"))),
     "text": ({"vocabulary"}, _decode_text),
+    "hashed-text": ({"num_features"}, lambda fields, folder: HashedText(**fields)),
     "ignore": (set(), lambda fields, folder: Ignore()),
 }
 

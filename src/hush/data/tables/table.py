@@ -28,6 +28,14 @@ _TYPES = {
     TEXT: ("VARCHAR", "ENUM", "UUID"),
 }
 _FRACTIONAL = ("FLOAT", "DOUBLE", "DECIMAL")
+# Of dates that are not written as in ISO 8601: with dots the day comes first, with slashes the month, as in the US.
+_DATE_FORMATS = str(
+    [
+        f"{date}{time}"
+        for date in ("%d.%m.%Y", "%m/%d/%Y", "%d-%b-%Y", "%b %d, %Y")
+        for time in ("", " %H:%M", " %H:%M:%S")
+    ]
+)
 _MISSING = "('', 'na', 'n/a', 'nan', 'null', 'none')"
 
 
@@ -58,6 +66,21 @@ class RowTable:
         numbers = ", ".join(f"CAST({self._number(name)} AS DOUBLE) AS v{index}" for index, name in enumerate(names))
         arrays = self._arrays(f"SELECT {numbers} FROM t")
         return [_filled(arrays[f"v{index}"], np.nan) for index in range(len(names))]
+
+    def moments(self, names: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Return columns of dates or moments as days since 1970, with NaN for everything else."""
+        if not names:
+            return []
+        days = ", ".join(f"{self._days(name)} AS v{index}" for index, name in enumerate(names))
+        arrays = self._arrays(f"SELECT {days} FROM t")
+        return [_filled(arrays[f"v{index}"], np.nan) for index in range(len(names))]
+
+    def date_columns(self, names: Sequence[str]) -> list[str]:
+        """Return which of these columns hold dates: more than half of all rows have one."""
+        if not names:
+            return []
+        (date_counts,) = self._rows(f"SELECT {', '.join(f'count({self._days(name)})' for name in names)} FROM t")
+        return [name for name, count in zip(names, date_counts, strict=True) if 2 * count > self.num_rows]
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
         """Return which of these columns hold text: more than half of all rows have a value that is not a number.
@@ -99,6 +122,11 @@ class RowTable:
         self._connection.unregister("chosen")
         return counts
 
+    def num_values(self, name: str) -> int:
+        """Return how many distinct values a column has."""
+        ((count,),) = self._rows(f"SELECT count(DISTINCT {self._text(name)}) FROM t")
+        return int(count)
+
     def hashes(self, name: str, key: bytes) -> tuple[NDArray[np.int64], ...]:
         """Return three independent 60-bit numbers per row, from a keyed hash of a column; -1 where it is missing.
 
@@ -128,6 +156,30 @@ class RowTable:
         counts[np.asarray(matches["r"]), np.asarray(matches["i"])] = np.asarray(matches["n"])
         return counts
 
+    def hashed_words(self, name: str, num_features: int) -> NDArray[np.float32]:
+        """Return how many words of each row have each hash: [rows, num_features].
+
+        The hash is public, so the inputs are those of the row alone.
+        """
+        counts = np.zeros((self.num_rows, num_features), dtype=np.float32)
+        split = f"unnest(string_split_regex(lower({self._text(name)}), '[^\\p{{L}}\\p{{N}}]+'))"
+        query = (
+            f"SELECT r, CAST('0x' || substr(sha256(w), 1, 12) AS BIGINT) % {num_features:d} AS i, count(*) AS n FROM "
+            f"(SELECT t.rowid AS r, {split} AS w FROM t) WHERE w <> '' GROUP BY ALL"
+        )
+        matches = self._arrays(query)
+        counts[np.asarray(matches["r"]), np.asarray(matches["i"])] = np.asarray(matches["n"])
+        return counts
+
+    def truths(self, name: str) -> NDArray[np.int64]:
+        """Return 1 for each row whose value is 1, true, yes, t or y, -1 where it is missing, and 0 for all others."""
+        text = f"lower({self._text(name)})"
+        query = (
+            f"SELECT coalesce(CASE WHEN {text} IN {_MISSING} THEN -1 WHEN {text} IN ('1', '1.0', 'true', 'yes', 't', "
+            f"'y') THEN 1 WHEN {text} IS NOT NULL THEN 0 END, -1) AS value FROM t"
+        )
+        return np.asarray(self._arrays(query)["value"], dtype=np.int64)
+
     def _arrays(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         with redact_errors():
             arrays: dict[str, Any] = self._connection.execute(query, parameters).fetchnumpy()
@@ -155,6 +207,15 @@ class RowTable:
         if kind_of(kind) == DATE:
             return f"(CASE WHEN isfinite({column}) THEN epoch({column}) / 86400.0 END)"  # days since 1970
         return f"TRY_CAST({column} AS DOUBLE)"
+
+    def _days(self, name: str) -> str:
+        """Return the SQL of a column as days since 1970; NULL where it holds no date."""
+        column, kind = self._column(name)
+        if kind_of(kind) == DATE:
+            return self._number(name)
+        text = f"trim(CAST({column} AS VARCHAR))"
+        moment = f"coalesce(TRY_CAST({text} AS TIMESTAMP), try_strptime({text}, {_DATE_FORMATS}))"
+        return f"(CASE WHEN isfinite({moment}) THEN epoch({moment}) / 86400.0 END)"
 
     def _not_number(self, name: str) -> str:
         """Return the SQL of 1 where a column has a value that is not a number; NULL elsewhere."""
@@ -240,7 +301,9 @@ class TableData(RawData):
     @property
     def public_facts(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
-        return ("names and declared types of columns, the number of rows, and which columns hold text are public",)
+        return (
+            "names and declared types of columns, the number of rows, and which columns hold text or dates are public",
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -250,6 +313,10 @@ class TableData(RawData):
     def kind(self, name: str) -> str:
         """Return the kind of a column that the file declares."""
         return kind_of(self._types[self._columns.index(name)])
+
+    def declared_type(self, name: str) -> str:
+        """Return the type of a column that the file declares, in DuckDB's words."""
+        return self._types[self._columns.index(name)]
 
     def check_column(self, role: str, name: str) -> str:
         """Return the name of a column that exists; otherwise refuse, and list those that do.

@@ -16,11 +16,11 @@ _MOST_ROWS = 60
 
 def result(record: Mapping[str, Any]) -> Section:
     """Return the section about the data and the accuracy."""
-    measured = {"accuracy": _accuracy(record), "baseline": _baseline(record)}
+    measured = {"accuracy": _accuracy(record), "error": _error(record), "baseline": _baseline(record)}
     safe = [body for part, body in measured.items() if body is not None and may_be_published(record, part)]
     unsafe = [body for part, body in measured.items() if body is not None and not may_be_published(record, part)]
     parts = [
-        None if record.get("accuracy") else tag("p", "Accuracy was not measured."),
+        None if record.get("accuracy") or record.get("error") else tag("p", "Accuracy was not measured."),
         *safe,
         secret(EXACT, join(unsafe)) if unsafe else None,
         _data(record),
@@ -43,6 +43,24 @@ def _accuracy(record: Mapping[str, Any]) -> Html | None:
     between = "." if ends is None else f" ({interval_name(record)}: {numbers.percent_interval(ends)})."
     words = tag("p", "Held-out accuracy: ", value, between)
     return join([words, tag("p", _privacy_of_accuracy(record))])
+
+
+def _error(record: Mapping[str, Any]) -> Html | None:
+    """Write the error of a model of numbers, and that of a constant."""
+    error = mapping(record, "error")
+    if not error:
+        return None
+    if numbers.number(error.get("value")) is None:
+        return tag("p", "The error was not measured: too few held-out units to measure through the noise.")
+    low, high, root, baseline = (
+        numbers.general(error.get(key)) for key in ("low", "high", "root_mean_square", "baseline")
+    )
+    level = numbers.share(error.get("confidence"))
+    kind = "interval" if level is None else f"{numbers.general(100 * level)} % interval"
+    words = tag("p", "Mean absolute error on held-out units: ", tag("strong", numbers.general(error["value"])))
+    squares = "" if error.get("root_mean_square") is None else f"; root mean squared error: {root}"
+    between = f"{kind}: {low} to {high}{squares}; the standard deviation of the target: {baseline}"
+    return join([words, tag("p", between)])
 
 
 def _privacy_of_accuracy(record: Mapping[str, Any]) -> str:

@@ -1,0 +1,98 @@
+"""What follows from names and types, and what is asked: all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from hush import data
+from hush.data import Category, Date, HashedText, Ignore, Numeric, OpenQuestions, Schema, inspect
+
+
+def inspected(path: Path, target: str | None = "y", fewest: float = 10.0, **more: Any) -> Any:
+    settings: dict[str, Any] = {"schema": None, "unit": None, "groups": (), "task": None, **more}
+    return inspect(data.open_data(path), target=target, fewest_units=lambda *_: fewest, **settings)
+
+
+def write(path: Path, header: str, row: str, rows: int = 100) -> Path:
+    path.write_text("\n".join([header, *[row] * rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_kinds_of_a_csv_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "n,kind,note,day,when,y", "1,x,some words,2020-01-31,31.12.2020 10:00,no")
+    assert inspected(path).schema.columns == {
+        "n": Numeric(),
+        "kind": Category(),
+        "note": HashedText(),
+        "day": Date(),
+        "when": Date(),
+    }
+    few = inspected(path, fewest=20.0).schema.columns  # of 100 rows: no value would be found
+    assert few["kind"] == HashedText(num_features=32)
+
+
+def test_types_of_parquet_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    select = "SELECT true b, 'x' c, [1] l, DATE '2020-01-01' d, TIMESTAMP '2020-01-01' m, 0.5::DOUBLE f, 1 i, 'no' y"
+    duckdb.connect().execute(f"COPY ({select} FROM range(100)) TO '{path}' (FORMAT parquet)")
+    result = inspected(path)
+    columns = result.schema.columns
+    assert columns["b"] == Numeric(lower=0, upper=1)
+    assert (columns["c"], columns["l"]) == (Category(), Ignore())
+    assert columns["d"] == columns["m"] == Date()
+    assert any("'l' is left out" in note for note in result.notes)
+    assert inspected(path, "f").schema.target_range == Numeric()
+    assert inspected(path, "b").schema.classes == ("false", "true")
+    assert inspected(path, "d").schema.target_range == Date()
+    assert inspected(path, "b,i").schema.labels == ("b", "i")
+    with pytest.raises(OpenQuestions, match="holds numbers"):
+        inspected(path, "i")
+
+
+def test_everything_is_asked_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "user_id,email,age,y", "u1,a@b,30,5")
+    with pytest.raises(OpenQuestions) as caught:
+        inspected(path, schema=Schema(columns={"agee": Ignore()}), groups=("zz",))
+    answers = [question.add for question in caught.value.questions if question.add]
+    assert answers == [("--unit", "user_id"), ("--ignore", "email"), ("--task", "regression")]
+    assert [question.wrong for question in caught.value.questions if question.wrong] == ["zz", "agee"]
+    command = ["train", "t.csv", "--group", "zz", "--ignore", "agee"]
+    expected = "hush train t.csv --ignore age --unit user_id --ignore email --task regression"
+    assert caught.value.in_words(command).endswith(expected)
+
+
+def test_no_message_quotes_a_value(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "name,x,y", "zebra,giraffe,77")
+    with pytest.raises(OpenQuestions) as caught:
+        inspected(path, schema=Schema(columns={"x": Numeric(lower=0, upper=1)}), fewest=1e9)
+    assert not any(value in str(caught.value) for value in ("zebra", "giraffe", "77"))
+
+
+def test_one_row_decides_no_kind(tmp_path: Path) -> None:
+    """Kinds follow from more than half of all rows: one row changes them at exactly one half only."""
+    rows = ["1,2020-01-01,0"] * 60 + ["x,y,0"] * 39
+    for odd in ("", "zebra", "2020-13-77", "1e999", "nan"):
+        path = tmp_path / "t.csv"
+        path.write_text("\n".join(["a,d,label", *rows, f"{odd},{odd},{odd}"]) + "\n", encoding="utf-8")
+        assert inspected(path, "label").schema.columns == {"a": Numeric(), "d": Date()}
+
+
+def test_what_is_declared_is_not_asked(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "id,x,y", "u1,2,5")
+    schema = Schema(columns={"id": Ignore(), "y": Numeric(lower=0, upper=9)})
+    result = inspected(path, schema=schema)
+    assert result.schema.target_range == Numeric(lower=0, upper=9)
+    assert "y" not in result.schema.columns
+    assert inspected(path, unit="id", fewest=0.1, task="classification").schema.columns == {"x": Numeric()}
+
+
+def test_too_few_units_for_classes_are_noticed_before(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "x,y", "1,no")
+    assert inspected(path, fewest=33.0).schema.classes is None
+    with pytest.raises(OpenQuestions, match="--classes A,B"):
+        inspected(path, fewest=34.0)
+    assert inspected(path, fewest=34.0, schema=Schema(classes=("no", "yes"))).schema.classes == ("no", "yes")
