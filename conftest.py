@@ -15,10 +15,4 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
-        gc.freeze()  # later collections do not visit them either
         gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Let packages find nothing left over when they are unloaded."""
-    gc.unfreeze()
