@@ -33,11 +33,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from loaded_models import gpt2, llama, qwen3, vision  # beside this file
 from torch import Tensor, nn
 
 import hush
 from hush.training.noise.integer_gaussian import integer_gaussian
-from training import cnn  # beside this file
+from training import cnn
 
 ROOT = Path(__file__).resolve().parents[1]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -215,6 +216,32 @@ WORKLOADS = {
     "cnn": Workload("MNIST CNN, B 1024", cnn, images(1, 28, 10), 1024, False, 1.4),
     "lstm": Workload("2 LSTMs of 512, T 128, B 128", lambda: Recurrent(nn.LSTM, 2, 512), text(256, 128), 128, False, 2),
     "gru": Workload("GRU of 256, T 128, B 256", lambda: Recurrent(nn.GRU, 1, 256), text(256, 128), 256, False, 2),
+    "hf-gpt2": Workload("GPT-2 of transformers, T 512, B 16", gpt2, text(50257, 512), 16, True, 1.10),
+    "hf-llama": Workload(
+        "Llama of transformers, 12 layers, T 512, B 16",
+        lambda: llama(1024, 12, 32000),
+        text(32000, 512),
+        16,
+        True,
+        1.10,
+    ),
+    "hf-qwen3": Workload(
+        "Qwen3 of transformers, 12 layers, T 512, B 16",
+        lambda: qwen3(1024, 12, 32000),
+        text(32000, 512),
+        16,
+        True,
+        1.10,
+    ),
+    "timm-vit": Workload(
+        "ViT-B/16 of timm, B 64", lambda: vision("vit_base_patch16_224"), images(3, 224, 1000), 64, True, 1.15
+    ),
+    "timm-resnet": Workload(
+        "ResNet-50 GN of timm, B 64", lambda: vision("resnet50_gn"), images(3, 224, 1000), 64, True, 1.4
+    ),
+    "timm-convnext": Workload(
+        "ConvNeXt-T of timm, B 64", lambda: vision("convnext_tiny"), images(3, 224, 1000), 64, True, 1.3
+    ),
 }
 TINY = {
     "gpt2-1024": Workload("tiny GPT-2, T 16, B 4", lambda: Gpt2(2, 64, 4, 512, 16), text(512, 16), 4, True, 1.15),
@@ -224,6 +251,25 @@ TINY = {
     "cnn": Workload("MNIST CNN, B 8", cnn, images(1, 28, 10), 8, False, 1.4),
     "lstm": Workload("2 tiny LSTMs, T 8, B 4", lambda: Recurrent(nn.LSTM, 2, 16), text(256, 8), 4, False, 2),
     "gru": Workload("tiny GRU, T 8, B 4", lambda: Recurrent(nn.GRU, 1, 16), text(256, 8), 4, False, 2),
+    "hf-gpt2": Workload(
+        "tiny GPT-2 of transformers", lambda: gpt2(n_layer=2, n_embd=64, n_head=4), text(512, 8), 4, True, 1.10
+    ),
+    "hf-llama": Workload("tiny Llama of transformers", lambda: llama(128, 2, 512), text(512, 8), 4, True, 1.10),
+    "hf-qwen3": Workload("tiny Qwen3 of transformers", lambda: qwen3(128, 2, 512), text(512, 8), 4, True, 1.10),
+    "timm-vit": Workload(
+        "tiny ViT of timm",
+        lambda: vision("vit_tiny_patch16_224", img_size=32, depth=2, num_classes=10),
+        images(3, 32, 10),
+        4,
+        True,
+        1.15,
+    ),
+    "timm-resnet": Workload(
+        "ResNet-50 GN of timm, 32 px", lambda: vision("resnet50_gn", num_classes=10), images(3, 32, 10), 4, True, 1.4
+    ),
+    "timm-convnext": Workload(
+        "ConvNeXt-A of timm, 32 px", lambda: vision("convnext_atto", num_classes=10), images(3, 32, 10), 4, True, 1.3
+    ),
 }
 
 
