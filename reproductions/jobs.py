@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from common import Settings
 
-JOB_SCRIPTS = ("abadi_sweeps", "membership", "sweeps")
+JOB_SCRIPTS = ("abadi_sweeps", "cifar10", "membership", "sweeps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ SCRIPTS = {  # in the order of the page
     "softmax": "Softmax regression, and the exercise",
     "abadi": "Private PCA and a network (Abadi et al. 2016)",
     "abadi_sweeps": "Noise levels over epochs, sweeps, and accountants (Abadi et al. 2016)",
+    "cifar10": "CIFAR-10: a network from scratch, and public features (Abadi et al. 2016)",
     "scattering": "Scattering features and a linear layer",
     "sweeps": "Noise scale, batch size and clip norm, over epochs",
     "projections": "Projected norms and micro-batches",

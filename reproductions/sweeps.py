@@ -49,11 +49,11 @@ def points() -> dict[str, dict[float, dict[str, Any]]]:
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """Return all runs: first one seed of everything, and clip norms last."""
+    """Return all runs: first one seed of everything, and clip norms after the others of a seed."""
     listed = []
     for seed in settings.seeds:
         for title, recipes in points().items():
-            rank = 2 * seed + (5 if title in (FULL, SCALED) else 0)
+            rank = 2 * seed + (1 if title in (FULL, SCALED) else 0)
             listed += [_job(title, value, recipe, seed, rank) for value, recipe in recipes.items()]
     return listed
 

@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 
 FOLDER = Path(__file__).resolve().parents[2] / "reproductions"
 # Scattering has tests of its own.
-NOT_SCRIPTS = {"common", "jobs", "membership_runs", "run_all", "run_jobs", "scattering"}
+NOT_SCRIPTS = {"cifar10_data", "common", "jobs", "membership_runs", "run_all", "run_jobs", "scattering"}
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in NOT_SCRIPTS)
 QUICK = {"gradient_descent", "report_recipe"}  # the others take 2 to 12 seconds each
 
