@@ -2,8 +2,8 @@
 
 One program computes one tile of sum_i g_i^T x_i. An example's product is added up in fp32, by tensor cores: it is a
 function of that example alone. The examples' products are added up in fp64, in registers, because in single precision
-one example could change how all others are rounded (`hush.training.per_example.norms.rounding_slack`). Blocks are loaded
-by the Tensor Memory Accelerator where there is one (Hopper and later), which also pads them with zeros.
+one example could change how all others are rounded (`hush.training.per_example.norms.rounding_slack`). Where there
+is a Tensor Memory Accelerator (Hopper and later), it loads the blocks and pads them with zeros.
 
 Names: i is an example, t a position; p and d are outputs and inputs.
 """
@@ -84,7 +84,8 @@ def _splits(num_tiles: int, size: int, device: torch.device) -> int:
     processors = torch.cuda.get_device_properties(device).multi_processor_count
 
     def cost(splits: int) -> float:
-        return triton.cdiv(num_tiles * splits, processors) * triton.cdiv(size, splits) * (1 + 0.01 * splits)
+        rounds, examples = -(-num_tiles * splits // processors), -(-size // splits)
+        return rounds * examples * (1 + 0.01 * splits)
 
     few = range(1, 1 + max(1, min(size, max(8, processors // num_tiles))))
     return min(few, key=cost)

@@ -91,7 +91,7 @@ def integer_gaussian(
         out: The result of an earlier call of this size, whose memory is used again. On a CPU only.
 
     >>> integer_gaussian(bytes(32), 0, 4, stddev=1000.0).tolist()
-    [-615, -1696, 1115, -75]
+    [-611, -486, 74, -683]
     """
     if not check_count("step", step, minimum=0) < _MAX_STEP:
         raise InvalidArgument("step", step, "less than 2^48")
