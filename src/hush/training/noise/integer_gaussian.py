@@ -53,8 +53,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.randomness import KeyedSource, Uniform
-from hush.randomness.source import chacha20
+from hush.randomness import KeyedSource, Uniform, chacha20
 from hush.training.noise.histogram import BOXES, CELLS, SMALLEST_RHO, Histogram
 
 if TYPE_CHECKING:
