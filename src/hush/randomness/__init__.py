@@ -62,6 +62,7 @@ from hush.randomness.source import KeyedSource as KeyedSource
 from hush.randomness.source import RandomSource as RandomSource
 from hush.randomness.source import TestSource as TestSource
 from hush.randomness.source import assumptions_of as assumptions_of
+from hush.randomness.source import chacha20 as chacha20
 from hush.randomness.source import source_or_default as source_or_default
 
 __all__ = ["KeyedSource", "RandomSource", "TestSource"]

@@ -37,9 +37,9 @@ _ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself
 _live: weakref.WeakSet[RandomSource] = weakref.WeakSet()  # for the fork hook
 
 
-def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
-    """Return the keystream of a key and a nonce, from block counter 0."""
-    return Cipher(ChaCha20(key, bytes(4) + nonce.to_bytes(12, "little")), mode=None).encryptor()
+def chacha20(key: bytes, nonce: int = 0, *, block: int = 0) -> CipherContext:
+    """Return the keystream of a key and a nonce, from this block of 64 bytes on."""
+    return Cipher(ChaCha20(key, block.to_bytes(4, "little") + nonce.to_bytes(12, "little")), mode=None).encryptor()
 
 
 class RandomSource(ABC):

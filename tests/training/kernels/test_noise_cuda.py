@@ -14,70 +14,80 @@ from torch import nn
 from hush.randomness import TestSource
 from hush.training import privatize
 from hush.training.loop.update import Updater
+from hush.training.noise import integer_gaussian as module
 from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.noise.noise_grid import NoiseGrid
 from training.devices import needs_gpu, run_interpreted
 
 KEY = bytes(range(32))
-STDDEVS = [128.0, 3e6, 2.0**23 + 1, 1e9]  # cells of up to 2^16 integers read 32 bits, larger ones 64
+STDDEVS = [128.0, 3e6, 2.0**23 + 1, 1e9, 2.0**41]  # places of 16, 32 and 64 bits
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 
-WORDS = """
-import numpy as np
-from hush.randomness import KeyedSource
-from hush.training.kernels import noise_cuda
-
-key = bytes(range(32))
-for count in (1, 2048, 5000):
-    expected = torch.from_numpy(KeyedSource(key, 7 << 60).words(count).view(np.int64))
-    assert torch.equal(noise_cuda.words(key, 7 << 60, count, torch.device("cpu")), expected)
-"""
-
-QUICK = """
-from hush.training.kernels import noise_cuda
-from hush.training.noise import integer_gaussian as plain
-
-key, cpu = bytes(range(32)), torch.device("cpu")
-for stddev in (128.0, 3e6, 2.0**23 + 1, 1e9):
-    law = plain._BoxLaw.of(stddev)
-    table = plain.middles(law.histogram, law.shift, cpu)
-    values, listed = noise_cuda.quick(key, 3, 9000, table, law.shift, law.num_full)
-    tiles = enumerate(zip(listed.places, listed.counts))
-    edges = torch.cat([places[:count].long() + tile * listed.tile for tile, (places, count) in tiles])
-    expected, expected_edges = plain._Draw(key, 3, law, cpu).quick(9000, 0)
-    assert torch.equal(edges, torch.from_numpy(expected_edges)) and len(edges) > 50
-    assert torch.equal(edges, torch.nonzero(values == noise_cuda.EDGE).view(-1))
-    values[edges], expected[edges] = 0, 0  # not drawn yet
-    assert torch.equal(values, expected)
-"""
-
 DRAWN = """
-from hush.training.kernels import edges_cuda
+from hush.training.kernels import noise_cuda
 from hush.training.noise import integer_gaussian as plain
 
 key, cpu = bytes(range(32)), torch.device("cpu")
 
 
-def drawn(stddev, size, num_spare=None, **others):
-    law = plain._BoxLaw.of(stddev)
-    names = ("middles", "shift", "num_full", "cumulative", "bases", "rooms", "curve")
-    cumulative, bases, rooms = (torch.from_numpy(table) for table in plain._edge_tables(law.histogram, cpu)[:3])
-    curve = torch.tensor([law.histogram.height, law.histogram.rho], dtype=torch.float64)
-    values = plain.middles(law.histogram, law.shift, cpu), law.shift, law.num_full, cumulative, bases, rooms, curve
-    tables = edges_cuda.BoxTables(**dict(zip(names, values)) | others)
-    num_candidates = law.num_candidates(size) if num_spare is None else size + num_spare
-    return edges_cuda.drawn(key, (3, 3 + (1 << 48)), size, num_candidates, tables)
+def same(stddev, size):
+    draw = plain.Draw(key, 3 << 40, plain.BoxLaw.of(stddev))
+    return torch.equal(draw.on_gpu(size, cpu), draw.on_cpu(size)), (stddev, size)
 
 
-for stddev in (128.0, 3e6, 2.0**23 + 1, 1e9):
-    for size in (0, 1, 5000):
-        assert torch.equal(drawn(stddev, size), plain.integer_gaussian(key, 3, size, stddev=stddev)), (stddev, size)
-assert drawn(1e9, 5000, num_spare=2) is None, "spare candidates are missing"
-assert drawn(1e9, 5000, num_full=0) is None, "more edges than there is room for"
-cells = plain._BoxLaw.of(1e9).histogram.full.size
-unsure = torch.full((cells + 2,), float("nan"), dtype=torch.float64)
-assert drawn(1e9, 5000, bases=unsure) is None, "double precision does not decide"
+for stddev in (128.0, 3e6, 2.0**23, 2.0**23 + 1, 1e9, 2.0**39, 2.0**39 + 2**14, 2.0**54):
+    for size in (1, 300, 9000):
+        is_same, case = same(stddev, size)
+        assert is_same, case
+"""
+
+LIMITS = """
+from unittest import mock
+from hush.training.kernels import noise_cuda
+from hush.training.noise import integer_gaussian as plain
+
+key, cpu, size = bytes(range(32)), torch.device("cpu"), 9000
+draw = plain.Draw(key, 3, plain.BoxLaw.of(1e9))
+expected = draw.on_cpu(size)
+
+
+def drawn(room=256, width=128, open=64, attempts=8, unsure=2.0**-36):
+    constants = {"_ROOM": room, "_WIDTH": width, "_OPEN": open}
+    constants |= {"_ATTEMPTS": noise_cuda.tl.constexpr(attempts), "_UNSURE": noise_cuda.tl.constexpr(unsure)}
+    with mock.patch.multiple(noise_cuda, **constants):
+        _, opened = noise_cuda.draw(key, 3, size, draw.tables(cpu))
+        assert torch.equal(draw.on_gpu(size, cpu), expected), constants
+    return opened
+
+
+assert drawn() == []
+assert drawn(width=16) == [], "several rounds for a tile's list"
+assert drawn(room=32, width=16) is None, "more edges than a list holds"
+opened = drawn(unsure=2.0**-12)
+assert 0 < len(opened) < 64, "double precision does not decide"
+assert drawn(unsure=2.0**-12, open=len(opened) - 1) is None, "more open elements than are listed"
+assert len(drawn(unsure=1e300, open=256)) > 100, "all are left to the host"
+"""
+
+FURTHER = """
+from unittest import mock
+from hush.training.kernels import noise_cuda
+from hush.training.noise import integer_gaussian as plain
+
+# A law whose points are all rejected, and whose full boxes are few: elements read many blocks.
+key, cpu, size = bytes(range(32)), torch.device("cpu"), 1000
+histogram = plain.Histogram.of(100.0)
+few = plain.Histogram(histogram.rho, 1e-300, histogram.full, histogram.parts, histogram.num_edges)
+law = mock.Mock(histogram=few, shift=20, place_bits=32, num_full=52000)
+draw = plain.Draw(key, 3, law)
+expected = draw.on_cpu(size)
+for attempts in (20, 1):
+    constants = {"_ROOM": 2048, "_OPEN": 2048, "_ATTEMPTS": noise_cuda.tl.constexpr(attempts)}
+    with mock.patch.multiple(noise_cuda, **constants):
+        _, opened = noise_cuda.draw(key, 3, size, draw.tables(cpu))
+        assert (len(opened) > 0) == (attempts == 1), len(opened)
+        assert torch.equal(draw.on_gpu(size, cpu), expected)
 """
 
 UPDATE = """
@@ -126,7 +136,7 @@ for name, make in OPTIMIZERS.items():
 
 @pytest.mark.slow
 @needs_triton
-@pytest.mark.parametrize("script", [WORDS, QUICK, DRAWN, UPDATE], ids=["words", "quick", "drawn", "update"])
+@pytest.mark.parametrize("script", [DRAWN, LIMITS, FURTHER, UPDATE], ids=["drawn", "limits", "further", "update"])
 def test_interpreted_kernels(script: str) -> None:
     run_interpreted(script)
 
@@ -139,13 +149,26 @@ def test_a_gpu_draws_the_integers_of_a_cpu(stddev: float) -> None:
 
 
 @needs_gpu
-@pytest.mark.parametrize("stddev", STDDEVS)
-def test_what_the_kernels_do_not_settle_is_drawn_again(stddev: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hush.training.kernels import edges_cuda
+@pytest.mark.parametrize("open_elements", [[(5, 0)], None])
+def test_what_the_kernels_leave_open_is_settled_on_the_host(
+    open_elements: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An element on an edge that is said to be open, and more than were listed."""
+    from hush.training.kernels import noise_cuda
 
-    monkeypatch.setattr(edges_cuda, "drawn", lambda *args: None)
-    on_gpu = integer_gaussian(KEY, 3, 100_001, stddev=stddev, device=torch.device("cuda"))
-    assert torch.equal(on_gpu.cpu(), integer_gaussian(KEY, 3, 100_001, stddev=stddev))
+    expected = integer_gaussian(KEY, 3, 100_001, stddev=1e9)
+    law = module.BoxLaw.of(1e9)
+    first = int(module.Draw(KEY, 3, law).quick(torch.empty(100_001, dtype=torch.int64))[0])
+    plain_draw = noise_cuda.draw
+
+    def draw(*args: Any) -> Any:
+        integers, _ = plain_draw(*args)
+        integers[first] = 0
+        return integers, open_elements and [(first, 0)]
+
+    monkeypatch.setattr(noise_cuda, "draw", draw)
+    on_gpu = integer_gaussian(KEY, 3, 100_001, stddev=1e9, device=torch.device("cuda"))
+    assert torch.equal(on_gpu.cpu(), expected)
 
 
 OPTIMIZERS: dict[str, Any] = {

@@ -10,14 +10,21 @@ import torch
 from training.devices import needs_gpu, run_interpreted
 
 SCRIPT = """
+from unittest import mock
 from hush.training.kernels import products_cuda
 
-for size, positions, outputs, inputs in ((3, 20, 9, 140), (1, 70, 130, 5), (5, 64, 16, 16)):
+torch.cuda.get_device_capability = lambda device: (9, 0)
+torch.cuda.get_device_properties = lambda device: mock.Mock(multi_processor_count=132)
+for size, positions, outputs, inputs in ((3, 20, 9, 140), (1, 70, 130, 5), (5, 64, 16, 16), (3, 70, 264, 136)):
     g, x = torch.randn(size, positions, outputs).half(), torch.randn(size, positions, inputs).half()
     expected = torch.einsum("itp,itd->pd", g.double(), x.double())
-    result = products_cuda.product_sum(g, x)
-    assert result.dtype is torch.float64
-    assert torch.allclose(result, expected, rtol=1e-5, atol=1e-4)
+    assert products_cuda._has_tma(g, x) == (outputs % 8 == inputs % 8 == 0)
+    results = [products_cuda.product_sum(g, x)]
+    with mock.patch.object(products_cuda, "_has_tma", lambda g, x: False):
+        results.append(products_cuda.product_sum(g, x))
+    for result in results:
+        assert result.dtype is torch.float64
+        assert torch.allclose(result, expected, rtol=1e-5, atol=1e-4)
 """
 
 
@@ -29,7 +36,17 @@ def test_interpreted_kernel() -> None:
 
 @needs_gpu
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(3, 20, 9, 140), (64, 197, 768, 130), (2, 300, 70, 768), (1, 16, 128, 128)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (3, 20, 9, 140),
+        (64, 197, 768, 130),
+        (2, 300, 70, 768),
+        (1, 16, 128, 128),
+        (64, 197, 768, 3072),
+        (3, 70, 264, 136),
+    ],
+)
 def test_the_kernel_agrees_with_double_precision(shape: tuple[int, int, int, int], kind: torch.dtype) -> None:
     from hush.training.kernels.products_cuda import product_sum
 

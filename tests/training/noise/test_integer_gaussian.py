@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,6 @@ from hush.training.noise.histogram import CELLS
 from hush.training.noise.integer_gaussian import integer_gaussian
 from training.noise_setups import KEY, OTHER_KEY
 
-CPU = torch.device("cpu")
 STDDEVS = [128.0, 1000.0, 3e6, 2.0**23, 2.0**23 + 1, 1e9, 2.0**40]
 Numbers = NDArray[np.float64]
 
@@ -51,9 +51,9 @@ def test_memory_is_used_again_where_it_fits() -> None:
 
 @pytest.mark.parametrize("stddev", STDDEVS)
 def test_chunks_change_nothing(stddev: float, monkeypatch: Any) -> None:
-    expected = integer_gaussian(KEY, 2, 5000, stddev=stddev)
-    monkeypatch.setattr(module, "_CHUNK", 64)
-    assert torch.equal(integer_gaussian(KEY, 2, 5000, stddev=stddev), expected)
+    expected = integer_gaussian(KEY, 2, 9000, stddev=stddev)
+    monkeypatch.setattr(module, "_CHUNK", 1)
+    assert torch.equal(integer_gaussian(KEY, 2, 9000, stddev=stddev), expected)
 
 
 @pytest.mark.parametrize("stddev", STDDEVS)
@@ -102,24 +102,18 @@ def test_noise_is_normal() -> None:
         assert kstest(scale * values, "norm").pvalue < 1e-9
 
 
-def signed(word: int) -> int:
-    return (word + 2**63) % 2**64 - 2**63
-
-
 CELLS_OF_THE_TAIL = [0, 100, 300, 500, 650, 800, 1000, 1500, 2000]  # of 100 in a standard deviation: up to 20 of these
 
 
 def edge_points(cell: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
     """Draw points of the edge of one cell: the integers, which of them are below the curve, and how many should be."""
     stddev = 100.0 * 2**20
-    law = module._BoxLaw.of(stddev)
-    cumulative, full, room, _ = module._edge_tables(law.histogram, CPU)
+    law = module.BoxLaw.of(stddev)
+    cumulative, full, room = module.edge_tables(law.histogram)
     assert (law.histogram.rho, law.shift) == (100.0, 20)
-    words = KeyedSource(KEY, cell).words(3 * count).view(np.int64)
-    words[:count] = signed((int(cumulative[cell]) - 1) << 1)  # the last part of the cell, on the right
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module._Draw, "_words", lambda *_: words)
-        values, is_below = module._Draw(KEY, 0, law, CPU).edges(np.arange(count), 0)
+    words = KeyedSource(KEY, cell).words(3 * count).reshape(count, 3)
+    words[:, 0] = (int(cumulative[cell]) - 1) << 1  # the last part of the cell, on the right
+    values, is_below = module.Draw(KEY, 0, law).points(words, np.arange(count), 0)
     t = np.linspace(0, 1, 20_001)
     curve = law.histogram.height * np.exp(-0.5 * ((cell + t) / 100.0) ** 2)
     chance = float(np.trapezoid(np.clip((curve - float(full[cell])) / float(room[cell]), 0, 1), t))
@@ -148,34 +142,86 @@ def test_accepted_points_of_the_tail_fall_as_the_curve_does() -> None:
     assert kstest(places, "uniform").pvalue < 1e-9
 
 
-def test_the_tail_is_drawn_exactly(monkeypatch: Any) -> None:
+def test_the_tail_is_drawn_exactly() -> None:
     """Words that choose the tail: the point is above the curve, whatever its height, and the element is drawn again."""
-    law = module._BoxLaw.of(1e6)
-    cumulative, _, _, _ = module._edge_tables(law.histogram, CPU)
+    law = module.BoxLaw.of(1e6)
+    cumulative, _, _ = module.edge_tables(law.histogram)
     assert int(cumulative[CELLS]) == int(cumulative[CELLS - 1]) + 1
-    words = np.array([[signed(int(cumulative[CELLS - 1]) << 1), -1], [0, 0], [0, 0]])
-    monkeypatch.setattr(module._Draw, "_words", lambda *_: words)
-    _, is_below = module._Draw(KEY, 0, law, CPU).edges(np.arange(2), 0)
+    words = np.array([[int(cumulative[CELLS - 1]) << 1, 0, 0], [2**64 - 1, 0, 0]], dtype=np.uint64)
+    _, is_below = module.Draw(KEY, 0, law).points(words, np.arange(2), 0)
     assert is_below.tolist() == [False, False], "the tail, and the spare share that is always rejected"
 
 
-@pytest.mark.parametrize("stddev", [1000.0, 1e9])
-def test_candidates_above_the_curve_give_way_to_further_ones(stddev: float, monkeypatch: Any) -> None:
-    """The law is the same if there are none: what is missing is drawn again. A false alarm once in 1e9 times."""
-    law = module._BoxLaw.of(stddev)
-    candidates, edges = module._Draw(KEY, 1, law, CPU).quick(law.num_candidates(100_000), 0)
-    values, is_below = module._Draw(KEY, 1, law, CPU).edges(edges, 0)
-    candidates[edges] = torch.from_numpy(values)
-    is_accepted = np.ones(len(candidates), dtype=bool)
-    is_accepted[edges[~is_below]] = False
-    result = drawn(stddev, 100_000)
-    stayed = is_accepted[:100_000]
-    spare = candidates.numpy()[100_000:][is_accepted[100_000:]]
-    assert (result[stayed] == candidates.numpy()[:100_000][stayed]).all()
-    assert 200 < (~stayed).sum() < len(spare), "0.3 to 0.6 % are rejected"
-    assert (result[~stayed] == spare[: (~stayed).sum()]).all()
-    monkeypatch.setattr(module._BoxLaw, "num_candidates", lambda self, size: size)
-    assert histogram_p_value(drawn(stddev, 100_000).astype(float), stddev) > 1e-9
+def test_cells_are_those_of_a_plain_search() -> None:
+    """At random numbers, and at every boundary of a cell."""
+    law = module.BoxLaw.of(1e6)
+    cumulative = module.edge_tables(law.histogram)[0]
+    parts = np.concatenate([(KeyedSource(KEY, 1).words(50_000) >> np.uint64(1)).view(np.int64), cumulative])
+    parts = np.concatenate([parts, cumulative - 1, [0, 2**63 - 1]])
+    assert (module._cells(law.histogram, parts) == np.searchsorted(cumulative, parts, side="right")).all()
+
+
+@pytest.mark.parametrize("stddev", STDDEVS)
+def test_elements_do_not_depend_on_how_many_follow(stddev: float) -> None:
+    """Tiles that are cut short within the first pairs, within the others, and not at all."""
+    expected = integer_gaussian(KEY, 4, 2 * module.TILE + 300, stddev=stddev)
+    for size in (1, 2, 255, 257, 3000, module.TILE, module.TILE + 1, 2 * module.TILE):
+        assert torch.equal(integer_gaussian(KEY, 4, size, stddev=stddev), expected[:size]), size
+
+
+def element_by_element(stddev: float, size: int) -> list[int]:
+    """Return the same integers from the definition, one by one."""
+    law = module.BoxLaw.of(stddev)
+    draw, bits = module.Draw(KEY, 5, law), law.place_bits
+    cells = law.histogram.cells()
+    num_lanes = -(-size // module.TILE) * module._LANES
+    boxes = draw.stream(0).words(num_lanes * 8).view(np.uint16)
+    places = draw.stream(1).words(num_lanes * 32 * bits // 64).view(f"int{bits}")
+    edges = draw.stream(2)
+    values = {}
+    for number, (box, place) in enumerate(zip(boxes.tolist(), places.tolist(), strict=True)):
+        tile, rest = divmod(number, module.TILE)
+        lane, in_lane = divmod(rest, 32)
+        element = tile * module.TILE + in_lane // 2 * 256 + lane * 2 + in_lane % 2
+        if box < law.num_full:
+            values[element] = (int(cells[box]) << law.shift) + (1 << law.shift >> 1) + (place >> (bits - law.shift))
+        else:
+            values[element] = one_edge(draw, edges.words(8), element)
+    return [values[element] for element in range(size)]
+
+
+def one_edge(draw: module.Draw, block: NDArray[np.uint64], element: int) -> int:
+    """Return the integer of an element on an edge: points and boxes, in turn, until one is accepted."""
+    law, further = draw.law, draw.stream(1 << 47 | element << 7)
+    for attempt in itertools.count():
+        words = block[4 * (attempt % 2) :][:4]
+        values, is_below = draw.points(words[None, :3], np.array([element]), attempt)
+        if is_below[0]:
+            return int(values[0])
+        word = int(words[3])
+        if word % 65536 < law.num_full:
+            signed = word - (word >> 63 << 64)
+            cell = int(law.histogram.cells()[word % 65536])
+            return (cell << law.shift) + (1 << law.shift >> 1) + (signed >> (64 - law.shift))
+        if attempt % 2:
+            block = further.words(8)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("stddev", [1000.0, 1e9, 2.0**41])
+def test_integers_are_those_of_the_definition(stddev: float) -> None:
+    assert integer_gaussian(KEY, 5, 9000, stddev=stddev).tolist() == element_by_element(stddev, 9000)
+
+
+def test_an_element_starts_over_until_a_point_is_below_the_curve() -> None:
+    """Words whose further boxes are all edges: every fourth element needs its private stream. Fixed key."""
+    law = module.BoxLaw.of(1e6)
+    draw = module.Draw(KEY, 5, law)
+    elements = np.arange(4000)
+    blocks = draw.stream(2).words(8 * len(elements)).reshape(-1, 8)
+    blocks[:, [3, 7]] |= np.uint64(0xFFFF)  # every further box is an edge
+    values = draw.settled(elements, blocks)
+    assert values.tolist() == [one_edge(draw, block, element) for element, block in enumerate(blocks)]
 
 
 def low_bits_p_value(values: NDArray[np.int64], bits: int) -> float:

@@ -155,7 +155,7 @@ class Updater:
         divisor: float,
     ) -> None:
         """Join sums and noise, and take the optimizers' steps, in one pass over the parameters, on a GPU."""
-        from hush.training.kernels.noise_cuda import TILE, update
+        from hush.training.kernels.noise_cuda import UPDATE_TILE, update
         from hush.training.kernels.sums_cuda import table
 
         names = {id(param): name for name, param in params.items()}
@@ -185,7 +185,7 @@ class Updater:
                     sizes = tuple(param.numel() for param in same_age.values())
                     settings, kind = self._kernel_settings(optimizer, group, same_age, begin=begin)
                     update(
-                        self._tiles(sizes, TILE, device),
+                        self._tiles(sizes, UPDATE_TILE, device),
                         table(addresses, device),
                         grid.spacing,
                         divisor,

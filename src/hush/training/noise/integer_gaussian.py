@@ -7,16 +7,21 @@ mechanism's output: every theorem about that mechanism holds as it stands, in an
 
 *How.* An element reads 16 bits that pick a box of a histogram below the Gaussian curve (`histogram`), and further
 bits that pick an integer of the box's cell. In 98 of 100 cases the box is below the curve everywhere, and that is all.
-Otherwise the point is tested against the curve, in double precision where that is certain, and exactly where it is not.
+Otherwise the box is an edge: a point of it is tested against the curve, in double precision where that is certain, and
+exactly where it is not. If the point is above the curve, the element starts over, with bits of its own.
 
-    quick    one word per element: 16 bits for a box, and the bits of a place in its cell
-    edges    boxes that are not full: 63 bits for a cell, one for the side, 64 for the place, 64 for the height
-    fill     elements whose point was above the curve take the values of further ones, in order
+    boxes    16 bits for each element
+    places   16, 32 or 64 bits for each element, as many as a cell needs
+    edges    a block for each element on an edge, for two tries. A try reads 63 bits for a cell, one for the side, 64
+             for the place and 64 for the height; then 64 for another box and a place in it, if the point is rejected
+    private  streams of single elements, for what these do not settle: one element on an edge in 15,000
 
-Accepted candidates are independent of each other and of which others are rejected, so filling in leaves their law.
+Whether an element starts over depends on its own bits only, so elements are independent. A *lane* is a block of boxes,
+of 32 elements, which come in pairs. A *tile* is 128 lanes: first the first pairs of all its lanes, then the second
+ones. So the threads of a GPU, one for each lane, write to neighbouring places, and a CPU reads plain streams.
 
-Every word comes from ChaCha20's stream under the key, with the step, the attempt and the purpose as nonce. All
-decisions are those of exact arithmetic. So a CPU and a GPU draw the same integers.
+Every word comes from ChaCha20's stream under the key, with the step and the purpose as nonce. All decisions are those
+of exact arithmetic. So a CPU and a GPU draw the same integers, and the first ones do not depend on how many follow.
 
 Guarantee:
     The law of an element is that of floor(X) for a real Gaussian X of mean 0 and standard deviation ``stddev``: for
@@ -36,11 +41,11 @@ References:
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -48,17 +53,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.randomness import KeyedSource, Uniform
-from hush.training.kernels.constants import constant
+from hush.randomness import KeyedSource, Uniform, chacha20
 from hush.training.noise.histogram import BOXES, CELLS, SMALLEST_RHO, Histogram
 
+if TYPE_CHECKING:
+    from hush.training.kernels.noise_cuda import BoxTables
+
 MIN_STDDEV, MAX_STDDEV = 2 * SMALLEST_RHO, 2.0**54
-_NARROW = 16  # a cell of at most 2^16 integers needs no more than 32 bits for a box and a place
-_CHUNK = 1 << 16  # elements at a time, so that a chunk stays in the processor's cache
+_LANES, _PAIRS = 128, 16  # lanes in a tile, pairs of elements in a lane
+TILE = 2 * _LANES * _PAIRS
+_CHUNK = 32  # tiles at a time, so that a chunk stays in the processor's cache
 _UNSURE = 2.0**-36  # the relative distance from the curve within which double precision does not decide
 _MAX_STEP = 1 << 48
+_BOXES, _PLACES, _EDGES = 0, 1, 2  # purposes of streams
 _CPU = torch.device("cpu")
-_Array = Any  # NumPy's or torch's
+_Words = NDArray[np.uint64]
 
 
 def integer_gaussian(
@@ -81,18 +90,20 @@ def integer_gaussian(
         out: The result of an earlier call of this size, whose memory is used again. On a CPU only.
 
     >>> integer_gaussian(bytes(32), 0, 4, stddev=1000.0).tolist()
-    [-615, -1696, 1115, -75]
+    [-611, -486, 74, -683]
     """
     if not check_count("step", step, minimum=0) < _MAX_STEP:
         raise InvalidArgument("step", step, "less than 2^48")
     if not MIN_STDDEV <= check_positive("stddev", stddev) <= MAX_STDDEV:
         raise InvalidArgument("stddev", stddev, "between 2^7 and 2^54", "Choose another grid")
-    draw = _Draw(key, step, _BoxLaw.of(stddev), device or _CPU)
-    return draw.accepted(check_count("size", size, minimum=0), attempt=0, out=out)
+    draw = Draw(key, step, BoxLaw.of(stddev))
+    if check_count("size", size, minimum=0) and device is not None and device.type == "cuda":
+        return draw.on_gpu(size, device)
+    return draw.on_cpu(size, out).to(device or _CPU)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _BoxLaw:
+class BoxLaw:
     """A histogram, and how many integers a cell has: 2^shift.
 
     Attributes:
@@ -104,159 +115,233 @@ class _BoxLaw:
     shift: int
 
     @staticmethod
-    def of(stddev: float) -> _BoxLaw:
+    def of(stddev: float) -> BoxLaw:
         """Return the law of a standard deviation: rho times 2^shift, exactly."""
         mantissa, exponent = math.frexp(stddev)
-        return _BoxLaw(Histogram.of(mantissa * 2 * SMALLEST_RHO), exponent - 7)
+        return BoxLaw(Histogram.of(mantissa * 2 * SMALLEST_RHO), exponent - 7)
 
     @property
-    def is_narrow(self) -> bool:
-        """Whether a 32-bit word is enough for an element."""
-        return self.shift <= _NARROW
+    def place_bits(self) -> int:
+        """The number of bits that an element reads for its place in a cell."""
+        return next(bits for bits in (16, 32, 64) if self.shift <= bits)
 
     @property
     def num_full(self) -> int:
         """The number of boxes that are below the curve everywhere."""
         return BOXES - self.histogram.num_edges
 
-    def num_candidates(self, size: int) -> int:
-        """Return how many candidates leave ``size`` accepted ones, unless more are rejected than nearly ever are."""
-        # About half of the points of edges are above the curve: 0.8 % of all. This is 7 standard deviations more.
-        expected = size * self.histogram.num_edges / BOXES / 2
-        return size + math.ceil(1.03 * expected + 7 * math.sqrt(expected)) + 2
-
 
 @lru_cache(maxsize=16)
-def middles(histogram: Histogram, shift: int, device: torch.device) -> Tensor:
+def middles(histogram: Histogram, shift: int) -> Tensor:
     """Return the middle of each box's cell, to which a signed place is added; 0 for edges."""
+    # As int32 where all sums fit, which takes less time: they are below 2^(11 + shift).
     table = np.zeros(BOXES, dtype=np.int64)
     cells = histogram.cells()
     table[: len(cells)] = (cells << shift) + (1 << (shift - 1))
-    return torch.from_numpy(table.astype(np.int32) if shift <= _NARROW else table).to(device)
+    return torch.from_numpy(table.astype(np.int32) if shift < 20 else table)
 
 
 @lru_cache(maxsize=16)
-def _edge_tables(histogram: Histogram, device: torch.device) -> tuple[_Array, _Array, _Array, _Array]:
-    """Return the cumulative parts of cells; for each cell, its full boxes and the height of its edge; and 2^-53.
+def edge_tables(histogram: Histogram) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the cumulative parts of cells; and for each cell, its full boxes and the height of its edge.
 
     Two rows follow the cells: no height is certain in the tail, and every height is too large in the spare share.
     """
     bases = np.append(histogram.full.astype(np.float64), [math.nan, math.inf])
     rooms = np.append(histogram.parts[:CELLS].astype(np.float64) * (histogram.num_edges / 2 * 2.0**-63), [0.0, 0.0])
-    tables = np.cumsum(histogram.parts), bases, rooms, np.array([2.0**-53])
-    if device.type == "cpu":
-        return tables
-    first, second, third, last = (torch.from_numpy(table).to(device) for table in tables)
-    return first, second, third, last
+    return np.cumsum(histogram.parts), bases, rooms
+
+
+@lru_cache(maxsize=16)
+def _tables_on(histogram: Histogram, device: torch.device) -> list[Tensor]:
+    """Return the cell of each box, the tables of edges, and the curve, on a device."""
+    cells = np.zeros(BOXES, dtype=np.int16)
+    full = histogram.cells()
+    cells[: len(full)] = full
+    curve = np.array([histogram.height, histogram.rho])
+    return [torch.from_numpy(table).to(device) for table in (cells, *edge_tables(histogram), curve)]
+
+
+@lru_cache(maxsize=16)
+def _guide(histogram: Histogram) -> NDArray[np.int64]:
+    """Return the cells of the multiples of 2^50, and of 2^63 - 1: most numbers lie between two of the same cell."""
+    bounds = np.append(np.arange(1 << 13) << 50, 2**63 - 1)
+    return np.searchsorted(edge_tables(histogram)[0], bounds, side="right")
+
+
+def _cells(histogram: Histogram, parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the cells of numbers below 2^63: how many cumulative parts there are up to each."""
+    guide = _guide(histogram)
+    slots = parts >> 50
+    cells: NDArray[np.int64] = guide[slots]
+    unsure = np.flatnonzero(guide[slots + 1] != cells)
+    cells[unsure] = np.searchsorted(edge_tables(histogram)[0], parts[unsure], side="right")
+    return cells
 
 
 @dataclass(frozen=True, slots=True)
-class _Draw:
-    """One vector of noise. Arrays are NumPy's on a CPU, which are faster if they are small, and torch's on a GPU."""
+class Draw:
+    """One vector of noise, as a function of key, step and law."""
 
     key: bytes
     step: int
-    law: _BoxLaw
-    device: torch.device
+    law: BoxLaw
 
-    @property
-    def _library(self) -> ModuleType:
-        return np if self.device.type == "cpu" else torch
+    def stream(self, purpose: int) -> KeyedSource:
+        """Return the stream of a purpose."""
+        return KeyedSource(self.key, self.step + (purpose << 48))
 
-    def accepted(self, size: int, attempt: int, out: Tensor | None = None) -> Tensor:
-        """Return ``size`` candidates that are below the curve: others give way to those that are left, in order."""
-        if self.device.type == "cuda" and (drawn := self._drawn_by_kernels(size, attempt)) is not None:
-            return drawn
-        result, edges = self.quick(self.law.num_candidates(size), attempt, out)
-        candidates: _Array = result.numpy() if self.device.type == "cpu" else result
-        values, is_below = self.edges(edges, attempt)
-        candidates[edges] = values
-        rejected = edges[~is_below]
-        num_vacant = int((rejected < size).sum())
-        is_spare = self._library.ones_like(candidates[size:], dtype=self._library.bool)
-        is_spare[rejected[num_vacant:] - size] = False
-        vacant, spare = rejected[:num_vacant], candidates[size:][is_spare]
-        candidates[vacant[: len(spare)]] = spare[:num_vacant]
-        if len(spare) < num_vacant:
-            result[vacant[len(spare) :]] = self.accepted(num_vacant - len(spare), attempt + 1)
-        return result[:size]
+    def on_cpu(self, size: int, out: Tensor | None = None) -> Tensor:
+        """Return the first ``size`` elements."""
+        result = _memory(size, out)
+        elements = self.quick(result)
+        blocks = self.stream(_EDGES).words(8 * len(elements)).reshape(-1, 8)
+        values = self.settled(elements, blocks)
+        inside = np.flatnonzero(elements < size)
+        result.numpy()[elements[inside]] = values[inside]
+        return result
 
-    def _drawn_by_kernels(self, size: int, attempt: int) -> Tensor | None:
-        """Return the same on a GPU; None in the rare cases that need further bits or further candidates."""
-        from hush.training.kernels.edges_cuda import BoxTables, drawn
+    def on_gpu(self, size: int, device: torch.device) -> Tensor:
+        """Return the same on a GPU; what its kernels leave open is settled here."""
+        from hush.training.kernels.noise_cuda import draw
 
-        histogram, shift = self.law.histogram, self.law.shift
-        cumulative, bases, rooms, _ = _edge_tables(histogram, self.device)
-        curve = constant((histogram.height, histogram.rho), torch.float64, self.device)
-        tables = BoxTables(
-            middles(histogram, shift, self.device), shift, self.law.num_full, cumulative, bases, rooms, curve
-        )
-        numbers = self.step + (2 * attempt << 48), self.step + ((2 * attempt + 1) << 48)
-        return drawn(self.key, numbers, size, self.law.num_candidates(size), tables)
+        result, opened = draw(self.key, self.step, size, self.tables(device))
+        if opened is None:
+            return self.on_cpu(size).to(device)
+        if opened:
+            elements, ranks = np.array(opened).T
+            values = self.settled(elements, np.stack([self.block(_EDGES, int(rank)) for rank in ranks]))
+            result[torch.from_numpy(elements).to(device)] = torch.from_numpy(values).to(device)
+        return result
 
-    def quick(self, size: int, attempt: int, out: Tensor | None = None) -> tuple[Tensor, _Array]:
-        """Return one integer per element, and the sorted numbers of the elements whose box is an edge."""
-        number = self.step + (2 * attempt << 48)
-        table = middles(self.law.histogram, self.law.shift, self.device)
-        if self.device.type == "cuda":
-            from hush.training.kernels.noise_cuda import EDGE, quick
+    def tables(self, device: torch.device) -> BoxTables:
+        """Return the law's tables for the GPU's kernels."""
+        from hush.training.kernels.noise_cuda import BoxTables
 
-            integers, _ = quick(self.key, number, size, table, self.law.shift, self.law.num_full)
-            return integers, torch.nonzero(integers == EDGE).view(-1)
-        source = KeyedSource(self.key, number)
-        if out is not None and out.untyped_storage().nbytes() == 8 * size:
-            result = out.as_strided((size,), (1,), 0)
-        else:
-            result = torch.empty(size, dtype=torch.int64)
+        cells, cumulative, bases, rooms, curve = _tables_on(self.law.histogram, device)
+        return BoxTables(cells, self.law.shift, self.law.place_bits, self.law.num_full, cumulative, bases, rooms, curve)
+
+    def quick(self, result: Tensor) -> NDArray[np.int64]:
+        """Write one integer per element; return the elements on edges, whose integers mean nothing yet, lane by lane.
+
+        These may lie beyond the end: the last lanes are whole.
+        """
+        boxes, places = self.stream(_BOXES), self.stream(_PLACES)
+        num_whole = len(result) // TILE * TILE
+        starts = [*range(0, num_whole, _CHUNK * TILE), num_whole]
         edges = [
-            self._quick_chunk(source, table, result[start : start + _CHUNK]) + start for start in range(0, size, _CHUNK)
+            self._quick_chunk(boxes, places, result[start:end]) + start
+            for start, end in zip(starts, [*starts[1:], len(result)], strict=True)
         ]
-        return result, edges[0] if len(edges) == 1 else np.concatenate(edges)
+        numbers = np.concatenate(edges)
+        # In a tile, five bits of the pair and the half follow seven bits of the lane; elements have the pair's first.
+        order = (numbers >> 1 & 15) << 8 | (numbers >> 5 & 127) << 1 | numbers & 1
+        return numbers & -TILE | order
 
-    def _quick_chunk(self, source: KeyedSource, table: Tensor, out: Tensor) -> NDArray[np.int64]:
-        """Write one integer per element; return the numbers of those on edges."""
-        width = 32 if self.law.is_narrow else 64
-        words = source.words(-(-len(out) * width // 64))
-        drawn: _Array = words.view(np.int32 if self.law.is_narrow else np.int64)[: len(out)]
-        boxes = drawn & (BOXES - 1)
-        # An arithmetic shift: a place from minus half a cell to half a cell.
-        drawn >>= width - self.law.shift
-        torch.add(table.index_select(0, torch.from_numpy(boxes)), torch.from_numpy(drawn), out=out)
-        return np.flatnonzero(boxes >= self.law.num_full)
+    def _quick_chunk(self, boxes: KeyedSource, places: KeyedSource, out: Tensor) -> NDArray[np.int64]:
+        """Do so for whole tiles, or for the beginning of one; return the edges' numbers in the stream."""
+        num_tiles = max(len(out) // TILE, 1)
+        num_lanes = min(-(-len(out) // 2), _LANES)  # of a tile that is cut short, only so many lanes are read
+        pairs = (num_tiles, num_lanes, _PAIRS)
+        drawn_boxes = boxes.words(num_tiles * num_lanes * _PAIRS // 2).view(np.uint32)
+        chosen = np.ascontiguousarray(drawn_boxes.reshape(pairs).transpose(0, 2, 1)).view(np.uint16)
+        offsets = self._offsets(places, pairs)
+        flat = torch.from_numpy(chosen.reshape(-1)[: len(out)].astype(np.int32))
+        torch.add(middles(self.law.histogram, self.law.shift).index_select(0, flat), offsets[: len(out)], out=out)
+        return np.flatnonzero(drawn_boxes.view(np.uint16) >= self.law.num_full)
 
-    def edges(self, elements: _Array, attempt: int) -> tuple[_Array, _Array]:
-        """Return an integer for each of these elements, and whether its point is below the curve."""
-        cumulative, bases, rooms, unit = _edge_tables(self.law.histogram, self.device)
-        number, shift, histogram = self.step + ((2 * attempt + 1) << 48), self.law.shift, self.law.histogram
-        words = self._words(number, 3 * len(elements)).reshape(3, -1)
-        cells = self._library.searchsorted(cumulative, (words[0] >> 1) & (2**63 - 1), side="right")
-        place, height = ((words[1:] >> 11) & (2**53 - 1)) * unit
-        curve = histogram.height * self._library.exp(((cells + place) / histogram.rho) ** 2 * -0.5)
+    def _offsets(self, places: KeyedSource, pairs: tuple[int, int, int]) -> Tensor:
+        """Return the elements' places, from minus half a cell to half a cell, in the order of elements."""
+        bits = self.law.place_bits
+        pair: Any = {16: np.uint32, 32: np.uint64, 64: np.complex128}[bits]  # a type of the size of two places
+        words = places.words(math.prod(pairs) * bits // 32).view(pair).reshape(pairs)
+        signed = np.ascontiguousarray(words.transpose(0, 2, 1)).view(f"int{bits}").reshape(-1)
+        signed >>= bits - self.law.shift  # arithmetic, which keeps the sign
+        return torch.from_numpy(signed.astype(np.int32) if bits == 16 else signed)
+
+    def settled(self, elements: NDArray[np.int64], blocks: _Words) -> NDArray[np.int64]:
+        """Return the integers of elements on edges.
+
+        Args:
+            elements: Their numbers.
+            blocks: The block of each: [len(elements), 8].
+        """
+        result = np.empty(len(elements), dtype=np.int64)
+        rows = np.arange(len(elements))  # those that are still open, with their words
+        for attempt in itertools.count():
+            is_second = attempt % 2
+            words = blocks[:, 4:] if is_second else blocks[:, :4]
+            # What is still open is overwritten later: writing it, too, is faster than leaving it out.
+            result[rows], is_below = self.points(words[:, :3], elements[rows], attempt)
+            still = np.flatnonzero(~is_below)
+            rows, blocks, boxes = rows[still], blocks[still], words[still, 3]
+            result[rows] = self._of_boxes(boxes)
+            still = np.flatnonzero((boxes & np.uint64(BOXES - 1)) >= self.law.num_full)
+            rows, blocks = rows[still], blocks[still]
+            if not len(rows):
+                break
+            if is_second:
+                blocks = np.stack([self._private_block(int(element), attempt // 2) for element in elements[rows]])
+        return result
+
+    def _of_boxes(self, words: _Words) -> NDArray[np.int64]:
+        """Return the integers of words that hold a full box and a place in its cell."""
+        table = middles(self.law.histogram, self.law.shift).numpy()
+        chosen: NDArray[np.int64] = table[(words & np.uint64(BOXES - 1)).astype(np.int64)]
+        return chosen + (words.view(np.int64) >> (64 - self.law.shift))
+
+    def points(
+        self, words: _Words, elements: NDArray[np.int64], attempt: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the integers of points of edges, and which of the points are below the curve.
+
+        Args:
+            words: Three for each: the cell and the side, the place and the height.
+            elements: The elements that they belong to, and
+            attempt: which of their points this is: where to find further bits, if double precision does not decide.
+        """
+        _, bases, rooms = edge_tables(self.law.histogram)
+        shift, histogram = self.law.shift, self.law.histogram
+        first, second, third = (np.ascontiguousarray(words[:, column]) for column in range(3))
+        cells = _cells(self.law.histogram, (first >> np.uint64(1)).view(np.int64))
+        place, height = ((word >> np.uint64(11)).astype(np.float64) * 2.0**-53 for word in (second, third))
+        curve = histogram.height * np.exp(((cells + place) / histogram.rho) ** 2 * -0.5)
         excess = bases[cells] + rooms[cells] * height - curve
         is_below = excess < 0
-        values = (cells << shift) + ((words[1] >> (64 - shift)) & ((1 << shift) - 1))
-        is_certain = abs(excess) > _UNSURE * curve
-        if not is_certain.all():
-            for row, certain in enumerate(is_certain.tolist()):
-                if not certain:
-                    settled = self._settle(int(cells[row]), words[:, row].tolist(), int(elements[row]), attempt)
-                    is_below[row] = settled is not None
-                    values[row] = _wrapped(settled or 0)
-        return values ^ -(words[0] & 1), is_below
+        values = (cells << shift) + (second >> np.uint64(64 - shift)).view(np.int64)
+        for row in np.flatnonzero(~(np.abs(excess) > _UNSURE * curve)).tolist():  # NaN is the tail's
+            point = int(cells[row]), int(second[row]), int(third[row])
+            integer = self._settle(*point, int(elements[row]), attempt)
+            is_below[row] = integer is not None
+            values[row] = _wrapped(integer or 0)
+        return values ^ -(first & np.uint64(1)).view(np.int64), is_below
 
-    def _words(self, number: int, count: int) -> _Array:
-        """Return words of the key's stream, as signed integers."""
-        if self.device.type == "cuda":
-            from hush.training.kernels.noise_cuda import words
-
-            return words(self.key, number, count, self.device)
-        return KeyedSource(self.key, number).words(count).view(np.int64)
-
-    def _settle(self, cell: int, drawn: list[int], element: int, attempt: int) -> int | None:
+    def _settle(self, cell: int, place: int, height: int, element: int, attempt: int) -> int | None:
         """Return the integer of a point that is too close to the curve for double precision; None if above it."""
-        source = KeyedSource(self.key, self.step + ((1 << 47 | element << 7 | attempt) << 48))
-        place, height = (Uniform(source, word % 2**64, 64) for word in drawn[1:])
-        return self.law.histogram.settle(cell, place, height, self.law.shift, source)
+        source = self.stream(_private(element, 1 + attempt))
+        return self.law.histogram.settle(
+            cell, Uniform(source, place, 64), Uniform(source, height, 64), self.law.shift, source
+        )
+
+    def block(self, purpose: int, number: int) -> _Words:
+        """Return one block of a stream, as eight words."""
+        stream = chacha20(self.key, self.step + (purpose << 48), block=number)
+        return np.frombuffer(stream.update(bytes(64)), dtype="<u8")
+
+    def _private_block(self, element: int, number: int) -> _Words:
+        return self.block(_private(element, 0), number)
+
+
+def _private(element: int, use: int) -> int:
+    """Return the purpose of a stream of one element: 0 for further tries, others for further bits of a point."""
+    return 1 << 47 | element << 7 | use
+
+
+def _memory(size: int, out: Tensor | None) -> Tensor:
+    """Return memory for the result: that of an earlier one, if it has the same size."""
+    if out is not None and out.untyped_storage().nbytes() == 8 * size:
+        return out.as_strided((size,), (1,), 0)
+    return torch.empty(size, dtype=torch.int64)
 
 
 def _wrapped(value: int) -> int:
