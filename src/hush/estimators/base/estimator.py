@@ -260,7 +260,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
 def check_width(name: str, X: Any, width: int) -> Floats:
     """Return X as rows of floats with the given number of columns. Missing values stay missing."""
     with redact_cells():
-        rows: Floats = check_array(with_numbers_only(X), dtype=np.float64, ensure_all_finite=False, input_name=name)
+        rows: Floats = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name=name)
     if rows.shape[1] != width:
         raise InvalidArgument(f"{name}.shape[1]", rows.shape[1], f"{width} columns, as transform returns")
     return rows

@@ -29,7 +29,7 @@ _NOISE_ROWS = 35.0  # rows per standard deviation of a leaf's noise, at least
 
 
 @dataclass(frozen=True, slots=True)
-class _Noise:
+class _ForestNoise:
     """One kind of noise.
 
     Attributes:
@@ -92,14 +92,16 @@ class ForestShape:
             trees: Number of trees, or None.
             depth: Depth of each tree, or None.
         """
-        kinds = [_Noise(epsilon, math.inf)]
+        kinds = [_ForestNoise(epsilon, math.inf)]
         if delta > 0:
-            kinds.append(_Noise(math.inf, gaussian_multiplier(epsilon, delta)))
+            kinds.append(_ForestNoise(math.inf, gaussian_multiplier(epsilon, delta)))
         shapes = [ForestShape._for_noise(rows, features, kind, trees, depth) for kind in kinds]
         return max(zip(shapes, kinds, strict=True), key=lambda pair: pair[0]._preference(pair[1]))[0]
 
     @staticmethod
-    def _for_noise(rows: float, features: int, noise: _Noise, trees: int | None, depth: int | None) -> ForestShape:
+    def _for_noise(
+        rows: float, features: int, noise: _ForestNoise, trees: int | None, depth: int | None
+    ) -> ForestShape:
         """Return the shape that suits this number of rows, with one kind of noise."""
         affordable = [count for count in range(1, _MAX_TREES + 1) if noise.stddev(count) * _NOISE_ROWS <= rows]
         num_trees = trees or max(affordable, default=1)
@@ -112,7 +114,7 @@ class ForestShape:
             trees=num_trees, depth=depth or default_depth, marginals=share, pooled=pooled, gaussian=noise.is_gaussian
         )
 
-    def _preference(self, noise: _Noise) -> tuple[float, float]:
+    def _preference(self, noise: _ForestNoise) -> tuple[float, float]:
         """Return what to compare kinds of noise by: more trees at the same noise per leaf, and then less noise."""
         return self.trees, -noise.stddev(self.trees, 1 - self.marginals)
 
@@ -250,7 +252,8 @@ def _hidden_rows(noisy: NDArray[np.int64], hidden: NDArray[np.bool_], plan: Nois
     """
     stddev = plan.block_scales[1] * (math.sqrt(2) if isinstance(plan.noise, LaplaceNoise) else 1.0)
     sizes = np.maximum(hidden.sum(axis=1), 1)
-    return np.maximum((noisy * hidden).sum(axis=1) / sizes - stddev / np.sqrt(sizes), 0.0)
+    means: Floats = (noisy * hidden).sum(axis=1) / sizes
+    return np.asarray(np.maximum(means - stddev / np.sqrt(sizes), 0.0))
 
 
 def leaf_counts(
