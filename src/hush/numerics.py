@@ -22,6 +22,9 @@ from hush.errors import InvalidArgument
 quiet_numpy = np.errstate(all="ignore")
 """A context manager and decorator that silences NumPy's warnings, which would depend on the data."""
 
+# NumPy warns when it turns some of these into a float, and a warning would tell of a row. Dates have no scale.
+_NOT_REAL = (np.ndarray, np.complexfloating, np.datetime64, np.timedelta64)
+
 _LARGEST_EXACT = 1 << 53  # floats hold every integer up to here
 _LARGEST_INTEGER = 1 << 61  # leaves room to add noise and to compare without overflow in 64 bits
 
@@ -124,6 +127,8 @@ def number_or_nan(value: Any) -> float:
     >>> number_or_nan("1.5"), number_or_nan("north")
     (1.5, nan)
     """
+    if isinstance(value, _NOT_REAL):
+        return math.nan
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

@@ -8,6 +8,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
@@ -135,6 +136,66 @@ def test_strange_rows_raise_no_errors(case):
             assert not np.isnan(probes).any()
 
 
+ODD_CELLS = ("Ann", pd.NA, None, 10**400, [1], {}, 1j, np.datetime64("2020"), np.zeros(2), math.nan)
+
+
+def with_odd_cells(case: Case) -> tuple[Any, Any, Any]:
+    """Return rows of which some have a cell that is no number, the same with NaN there, and the labels."""
+    X, y = case.second
+    rows = np.vstack([X, np.repeat(X[-1:], len(ODD_CELLS) + 1, axis=0)])
+    rows[-1, 0] = math.inf  # a number, which some estimators clamp
+    odd = rows.astype(object)
+    for position, cell in enumerate(ODD_CELLS, start=len(X)):
+        rows[position, 0] = math.nan
+        odd[position, 0] = cell
+    return odd, rows, None if y is None else np.append(y, np.repeat(y[-1:], len(ODD_CELLS) + 1))
+
+
+@ALL
+def test_odd_cells_are_missing_ones(case):
+    """A fit that fails, or that reads other cells otherwise, would tell of a row. Fixed key."""
+    odd, missing, y = with_odd_cells(case)
+    probes = np.array([[0.1, 0.2]])
+    expected = visible_numbers(fitted(case, (missing, y)), probes)
+    assert visible_numbers(fitted(case, (odd, y)), probes) == expected
+    assert visible_numbers(fitted(case, ([list(row) for row in odd], y)), probes) == expected
+    frame = pd.DataFrame(odd, columns=["first", "second"])
+    assert visible_numbers(fitted(case, (frame, y)), pd.DataFrame(probes, columns=frame.columns)) == expected
+
+
+class ReadsTheWholeTable(he.PrivateGaussianNB):
+    """A broken twin: NumPy reads the table where it can, and a cell that is no number has another meaning then."""
+
+    def _rows(self, X, **how):
+        try:
+            return super()._rows(np.asarray(X, dtype=np.float64), **how)
+        except (TypeError, ValueError, OverflowError):
+            return super()._rows(X, **how)
+
+
+class ReadsNumbersOnly(he.PrivateGaussianNB):
+    """A broken twin: a cell that is no number makes its fit fail."""
+
+    def _rows(self, X, **how):
+        return super()._rows(np.asarray(X, dtype=np.float64), **how)
+
+
+def test_twins_that_read_the_table_as_a_whole_are_caught():
+    odd, missing, y = with_odd_cells(CASES["PrivateGaussianNB"])
+
+    def fit(kind, rows, labels):
+        settings = {"epsilon": 1.0, "bounds": (-1, 1), "classes": [0, 1], "source": TestSource(1)}
+        return visible_numbers(kind(**settings).fit(rows, labels), np.zeros((1, 2)))
+
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        fit(ReadsNumbersOnly, odd, y)
+    # With a date as the only odd cell, this twin reads a year. One text more, and the date is missing.
+    dates = [position for position, cell in enumerate(odd[:, 0]) if isinstance(cell, np.datetime64)]
+    alone = [*range(4), *dates]
+    for kind, differs in ((ReadsTheWholeTable, True), (he.PrivateGaussianNB, False)):
+        assert (fit(kind, odd[alone], y[alone]) != fit(kind, missing[alone], y[alone])) is differs
+
+
 @ALL
 def test_bad_input_is_a_value_error_and_costs_nothing(case):
     purse = Purse(1)
@@ -143,7 +204,8 @@ def test_bad_input_is_a_value_error_and_costs_nothing(case):
         with pytest.raises((ValueError, TypeError)):
             fitted(case, (wrong, y), budget=purse)
     if y is not None:
-        for labels in (y[:1], None):
+        foreign = [] if np.asarray(y).dtype.kind == "f" else [["0"] * len(y), np.array(["0"] * len(y), dtype=object)]
+        for labels in (y[:1], None, *foreign):
             with pytest.raises(ValueError, match="."):
                 fitted(case, (case.first[0], labels), budget=purse)
     assert purse.charged == []

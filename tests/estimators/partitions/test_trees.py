@@ -17,7 +17,7 @@ from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.errors import InvalidArgument
 from hush.estimators import PrivateDecisionTreeClassifier, PrivateRandomForestClassifier
 from hush.estimators.partitions import trees as trees_module
-from hush.estimators.partitions.tree_growth import BINS, ForestShape
+from hush.estimators.partitions.tree_growth import BINS, ForestShape, cumulative_shares
 from hush.mechanisms import DiscreteLaplace
 from hush.randomness import TestSource
 
@@ -145,6 +145,49 @@ def test_wrong_parameters():
     for wrong in ({"max_depth": 17}, {"max_depth": 0}, {"n_estimators": 0}, {"classes": [0]}):
         with pytest.raises(InvalidArgument):
             PrivateRandomForestClassifier(**{"epsilon": 1.0, "bounds": (0, 1), "classes": [0, 1], **wrong})
+
+
+def sizes(delta):
+    """Yield forests of many sizes: their public numbers, their shape and their plan."""
+    for rows in (50, 240, 1000, 20000):
+        for features in (2, 4, 30):
+            for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 10.0):
+                budget = {"epsilon": epsilon, "delta": delta}
+                shape = ForestShape.choose(rows, features, **budget, trees=None, depth=None)
+                yield (rows, features, epsilon), shape, shape.plan(features, 3, **budget)
+
+
+def test_a_delta_never_makes_the_forest_worse():
+    """With a delta there are as many trees or more; as many have no more noise, and Laplace noise the same shape."""
+    kinds = set()
+    for (_, pure, pure_plan), (_, shape, plan) in zip(sizes(0.0), sizes(1e-6), strict=True):
+        kinds.add(plan.kind)
+        assert plan.kind == ("Gaussian" if shape.gaussian else "Laplace")
+        assert shape.trees >= pure.trees
+        if plan.kind == "Laplace":
+            assert (shape, plan.block_scales) == (pure, pure_plan.block_scales)
+        elif shape.trees == pure.trees:
+            assert plan.block_scales[0] <= np.sqrt(2) * pure_plan.block_scales[0]
+    assert kinds == {"Laplace", "Gaussian"}
+
+
+def test_a_shape_expects_the_noise_that_is_drawn():
+    """A broken twin mixed the kinds: it made histograms that Gaussian noise would suit, and drew Laplace noise."""
+    for (rows, features, _), shape, plan in sizes(1e-6):
+        factor = np.sqrt(2) if plan.kind == "Laplace" else 1.0
+        if shape.marginals and not shape.pooled:
+            # The mean bin has rows / BINS of them. A millionth for rounding.
+            assert factor * plan.block_scales[1] * BINS <= 2 * rows * (1 + 1e-6), (rows, features)
+
+
+def test_bins_below_the_noise_share_what_they_hold():
+    plan = ForestShape(trees=1, depth=3, marginals=0.15).plan(2, 3, epsilon=1.0, delta=0.0)
+    noise = plan.block_scales[1]
+    flat, skewed = np.full(BINS, round(2 * noise)), np.zeros(BINS)
+    flat[3] = skewed[3] = round(10 * noise)
+    cumulative = cumulative_shares(np.concatenate([flat, skewed])[None].astype(np.int64), plan, 2)
+    peak_of_flat, peak_of_skewed = np.diff(cumulative, axis=1)[:, 3]
+    assert peak_of_flat < 0.35 < 0.75 < peak_of_skewed
 
 
 def test_one_tree_of_two_classes_releases_differences(monkeypatch):

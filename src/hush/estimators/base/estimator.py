@@ -236,7 +236,7 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
         with redact_cells():
             rows: Floats = validate_data(
                 self,
-                X if require_finite else with_numbers_only(X),
+                with_numbers_only(X),
                 reset=reset,
                 dtype=np.float64,
                 ensure_all_finite=require_finite,
@@ -259,7 +259,8 @@ class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
 
 def check_width(name: str, X: Any, width: int) -> Floats:
     """Return X as rows of floats with the given number of columns. Missing values stay missing."""
-    rows: Floats = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name=name)
+    with redact_cells():
+        rows: Floats = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name=name)
     if rows.shape[1] != width:
         raise InvalidArgument(f"{name}.shape[1]", rows.shape[1], f"{width} columns, as transform returns")
     return rows
@@ -269,7 +270,7 @@ class PrivateClassifierMixin:
     """Classifiers with public classes.
 
     You declare ``classes`` in the constructor, because reading them from y would reveal which labels occur. Rows of any
-    other class are dropped.
+    other class are dropped. Labels of which none has the type of a class, such as text for numbers, are refused.
     """
 
     classes: Any

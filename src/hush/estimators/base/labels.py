@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
+from numbers import Number
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from hush.errors import InvalidArgument
 from hush.numerics import number_or_nan
 
 _TEXT, _NUMBERS = "US", "biuf"
+_PLAIN_TYPES = {float, int, bool, NoneType, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 @contextmanager
@@ -53,18 +57,34 @@ def label_column(y: Any) -> NDArray[Any]:
 def with_numbers_only(X: Any) -> Any:
     """Return a table in which each cell of a list, or of type object, that is no number is missing.
 
-    Otherwise one text, or one number that is too large for a float, would make a fit fail. That depends on a row.
+    Otherwise one text, or one number that is too large for a float, would make a fit fail. That depends on a row. So
+    would reading the table as a whole where that succeeds: NumPy reads some cells, such as dates, in another way.
     """
-    is_table = hasattr(X, "iloc")
-    if not (is_table or isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")):
+    if hasattr(X, "columns") and hasattr(X, "apply"):
+        kinds = [getattr(dtype, "kind", "O") for dtype in X.dtypes]
+        return X if all(kind in _NUMBERS for kind in kinds) else X.apply(_column_of_numbers)
+    if not (isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")):
         return X
-    with suppress(ValueError, TypeError, OverflowError):
-        np.asarray(X, dtype=np.float64)
-        return X
-    if is_table and hasattr(X, "map"):
-        return X.map(number_or_nan)
-    cells = np.array(X, dtype=object)
-    return X if cells.ndim != 2 else np.array([[number_or_nan(cell) for cell in row] for row in cells])
+    rows = [row.tolist() if hasattr(row, "tolist") else row for row in X]
+    if not all(isinstance(row, (list, tuple)) for row in rows) or len({len(row) for row in rows}) != 1:
+        return X  # scikit-learn refuses its shape
+    cells = list(chain.from_iterable(rows))
+    if all(isinstance(cell, (list, tuple, np.ndarray)) for cell in cells):
+        return X  # three dimensions, or no columns
+    return _numbers(cells).reshape(len(rows), -1)
+
+
+def _column_of_numbers(column: Any) -> Any:
+    """Return a column of a data frame as numbers. The type of a column is public."""
+    return column if getattr(column.dtype, "kind", "O") in _NUMBERS else column.map(number_or_nan)
+
+
+def _numbers(cells: list[Any]) -> NDArray[np.float64]:
+    """Return cells as floats, each as `number_or_nan` reads it."""
+    if set(map(type, cells)) <= _PLAIN_TYPES:
+        with suppress(OverflowError):
+            return np.array(cells, dtype=np.float64)  # the same, and some ten times as fast
+    return np.array([number_or_nan(cell) for cell in cells], dtype=np.float64)
 
 
 def numeric_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
@@ -76,6 +96,33 @@ def numeric_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
     if labels.dtype.kind == "O":
         return np.array([number_or_nan(label) for label in labels.tolist()], dtype=np.float64)
     return labels.astype(np.float64)
+
+
+def _check_kind(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse labels of which none has a type that compares with the classes: text for numbers, for instance.
+
+    The type of a column is public. In a list, and in an array of objects, it is what all labels have in common. One
+    label of another type among them is an undeclared one: whether it occurs depends on a row.
+    """
+    if labels.dtype.kind == "O":
+        comparable = _comparable_types(classes)
+        mismatch = not any(issubclass(kind, comparable) for kind in set(map(type, labels.tolist())))
+        stated = "objects"
+    else:
+        kinds = labels.dtype.kind, classes.dtype.kind
+        mismatch = "O" not in kinds and kinds[0] != kinds[1] and not set(kinds) <= set(_NUMBERS)
+        stated = str(labels.dtype)
+    if mismatch and len(labels):
+        advice = "With another type, no label could match a declared class"
+        raise InvalidArgument("y.dtype", stated, f"a type that compares with classes, {classes.dtype}", advice)
+
+
+def _comparable_types(classes: NDArray[Any]) -> tuple[type, ...]:
+    """Return the types of labels that can equal a class. A missing label has any type."""
+    kind = classes.dtype.kind
+    if kind in _NUMBERS:
+        return (Number, np.number, np.bool_, NoneType)
+    return (object,) if kind == "O" else (str, NoneType) if kind == "U" else (bytes, NoneType)
 
 
 def check_classes(classes: Any) -> None:
@@ -91,14 +138,10 @@ def check_classes(classes: Any) -> None:
 
 def to_class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the index of each label in the sorted classes, or -1 for a label that is not declared."""
+    _check_kind(labels, classes)
     kinds = (labels.dtype.kind, classes.dtype.kind)
     if "O" in kinds or all(kind in _TEXT for kind in kinds):
         table = {label: index for index, label in enumerate(classes.tolist())}
         return np.array([index_of(table, label) for label in labels.tolist()], dtype=np.int64)
-    if any(kind in _TEXT for kind in kinds):
-        advice = "With another type, no label could match a declared class"
-        raise InvalidArgument(
-            "y.dtype", str(labels.dtype), f"a type that compares with classes, {classes.dtype}", advice
-        )
     nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return np.where(classes[nearest] == labels, nearest, -1)

@@ -21,7 +21,7 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator
-from hush.estimators.base.labels import index_of
+from hush.estimators.base.labels import index_of, with_numbers_only
 from hush.estimators.local.estimates import LocalEstimates
 from hush.guarantee import Relation
 from hush.mechanisms import Piecewise, RandomizedResponse, UnaryEncoding
@@ -207,7 +207,9 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
     def _table(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Return the rows: as floats if all columns are numeric, otherwise as objects."""
         kind: Any = np.float64 if (not self.categories if reset else not self.categories_) else None
-        if kind is None and isinstance(X, (list, tuple)):
+        if kind is not None:
+            X = with_numbers_only(X)
+        elif isinstance(X, (list, tuple)):
             X = np.array(X, dtype=object)  # otherwise one text cell would turn all cells into text
         rows = validate_data(self, X, reset=reset, dtype=kind, ensure_all_finite=False)
         return np.asarray(rows)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
@@ -212,8 +212,7 @@ class PrivateKMeans(
 
     def _any_rows(self, X: Any) -> Floats:
         """Return rows that may have missing values: inside a pipeline, an error would depend on the data."""
-        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
-        return rows
+        return self._rows(X, reset=False, missing=True)
 
 
 def uniform(source: RandomSource, size: int) -> Floats:

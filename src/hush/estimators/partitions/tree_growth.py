@@ -17,7 +17,7 @@ from hush.accounting import gaussian_multiplier
 from hush.estimators.base.estimator import Floats
 from hush.estimators.partitions.kmeans import uniform
 from hush.randomness import RandomSource
-from hush.statistics import Block, LaplaceNoise, NoisePlan, plan_noise
+from hush.statistics import Block, GaussianNoise, LaplaceNoise, NoisePlan, plan_noise
 
 BINS = 16
 _POOLED_BINS = 4
@@ -26,6 +26,30 @@ _POOLED_SHARE = 0.05  # share of the budget for one histogram of all features
 _MAX_TREES = 32
 _LEAF_ROWS = 5.0  # expected number of rows in a leaf, at least
 _NOISE_ROWS = 35.0  # rows per standard deviation of a leaf's noise, at least
+
+
+@dataclass(frozen=True, slots=True)
+class _ForestNoise:
+    """One kind of noise.
+
+    Attributes:
+        epsilon: Budget of Laplace noise; infinite for Gaussian noise.
+        multiplier: Noise multiplier of Gaussian noise; infinite for Laplace noise.
+    """
+
+    epsilon: float
+    multiplier: float
+
+    @property
+    def is_gaussian(self) -> bool:
+        return self.multiplier < math.inf
+
+    def stddev(self, num_counts: float, share: float = 1.0) -> float:
+        """Return the standard deviation of the noise on counts of which a row is in ``num_counts``."""
+        # Epsilons add up, and so do inverse squares of Gaussian noise. Both divide by the share.
+        if self.is_gaussian:
+            return math.sqrt(num_counts / share) * self.multiplier
+        return math.sqrt(2) * num_counts / self.epsilon / share
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +66,23 @@ class ForestShape:
         pooled: Whether there is a single, coarser histogram of all features. It is used where one per feature would be
             too noisy and this one is not: features are often skewed alike within bounds that must hold their largest
             values.
+        gaussian: Whether the noise is Gaussian. All numbers above are those that suit this kind of noise.
     """
 
     trees: int
     depth: int
     marginals: float
     pooled: bool = False
+    gaussian: bool = False
 
     @staticmethod
     def choose(
         rows: float, features: int, *, epsilon: float, delta: float, trees: int | None, depth: int | None
     ) -> ForestShape:
         """Return the shape that suits this number of rows.
+
+        With a delta, each kind of noise has a shape of its own, and one of the two is made. The number of trees limits
+        the noise of a leaf alike for both, so the kind that affords more trees is better, and then the smaller noise.
 
         Args:
             rows: Noisy number of rows.
@@ -63,25 +92,31 @@ class ForestShape:
             trees: Number of trees, or None.
             depth: Depth of each tree, or None.
         """
-        multiplier = gaussian_multiplier(epsilon, delta) if delta > 0 else math.inf
+        kinds = [_ForestNoise(epsilon, math.inf)]
+        if delta > 0:
+            kinds.append(_ForestNoise(math.inf, gaussian_multiplier(epsilon, delta)))
+        shapes = [ForestShape._for_noise(rows, features, kind, trees, depth) for kind in kinds]
+        return max(zip(shapes, kinds, strict=True), key=lambda pair: pair[0]._preference(pair[1]))[0]
 
-        def deviation(num_counts: float) -> float:
-            # Standard deviation of Laplace noise of scale n / epsilon, or of Gaussian noise for a norm of sqrt(n).
-            return min(math.sqrt(2) * num_counts / epsilon, math.sqrt(num_counts) * multiplier)
-
-        affordable = [count for count in range(1, _MAX_TREES + 1) if deviation(count) * _NOISE_ROWS <= rows]
+    @staticmethod
+    def _for_noise(
+        rows: float, features: int, noise: _ForestNoise, trees: int | None, depth: int | None
+    ) -> ForestShape:
+        """Return the shape that suits this number of rows, with one kind of noise."""
+        affordable = [count for count in range(1, _MAX_TREES + 1) if noise.stddev(count) * _NOISE_ROWS <= rows]
         num_trees = trees or max(affordable, default=1)
-        leaf_rows = max(_LEAF_ROWS, deviation(num_trees) * math.sqrt(num_trees) / 2)
+        leaf_rows = max(_LEAF_ROWS, noise.stddev(num_trees) * math.sqrt(num_trees) / 2)
         default_depth = min(max(round(math.log2(max(rows / leaf_rows, 1.0))), 3), 8)
-
-        def noise(histograms: int, share: float) -> float:
-            # Epsilons add up, and so do inverse squares of Gaussian noise. Both divide by the share.
-            return min(math.sqrt(2) * histograms / epsilon / share, math.sqrt(histograms / share) * multiplier)
-
-        per_feature = noise(features, _MARGINALS_SHARE) * BINS <= 2 * rows
-        pooled = not per_feature and noise(1, _POOLED_SHARE) * _POOLED_BINS <= rows
+        per_feature = noise.stddev(features, _MARGINALS_SHARE) * BINS <= 2 * rows
+        pooled = not per_feature and noise.stddev(1, _POOLED_SHARE) * _POOLED_BINS <= rows
         share = _MARGINALS_SHARE if per_feature else _POOLED_SHARE if pooled else 0.0
-        return ForestShape(trees=num_trees, depth=depth or default_depth, marginals=share, pooled=pooled)
+        return ForestShape(
+            trees=num_trees, depth=depth or default_depth, marginals=share, pooled=pooled, gaussian=noise.is_gaussian
+        )
+
+    def _preference(self, noise: _ForestNoise) -> tuple[float, float]:
+        """Return what to compare kinds of noise by: more trees at the same noise per leaf, and then less noise."""
+        return self.trees, -noise.stddev(self.trees, 1 - self.marginals)
 
     def counts_difference(self, classes: int) -> bool:
         """Return whether leaves release the difference of two class counts, which is all that a single tree needs.
@@ -98,7 +133,10 @@ class ForestShape:
         columns, length = (_POOLED_BINS, features) if self.pooled else (features * BINS, math.sqrt(features))
         bins = Block(columns=columns, l1=features, l2=length, share=self.marginals or 1.0, whole=True)
         blocks = (leaves, bins) if self.marginals else (leaves,)
-        return plan_noise(blocks, groups_per_unit=1, epsilon=epsilon, delta=delta)
+        noise = GaussianNoise() if self.gaussian else LaplaceNoise()
+        return plan_noise(
+            blocks, groups_per_unit=1, epsilon=epsilon, delta=delta if self.gaussian else 0.0, noise=noise
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +225,15 @@ def histograms(unit_rows: Floats, *, pooled: bool) -> NDArray[np.int64]:
 
 
 def cumulative_shares(noisy: NDArray[np.int64], plan: NoisePlan, features: int) -> Floats:
-    """Return the cumulative share of the bins of each feature. Bins no higher than the noise get a small share each."""
+    """Return the cumulative share of the bins of each feature. Bins no higher than the noise share what they hold."""
     counts = noisy.astype(np.float64)
     extreme = math.log(counts.size)  # the largest of n exponential noise variables is about ln(n)
     # The largest noise among all bins: lower bins cannot be told from empty ones.
     noise_level = plan.block_scales[1] * (extreme if isinstance(plan.noise, LaplaceNoise) else math.sqrt(2 * extreme))
-    counts = np.where(counts > noise_level, counts, 0.0)
+    hidden = counts <= noise_level
+    counts = np.where(hidden, 0.0, counts)
+    if counts.size != _POOLED_BINS:
+        counts += hidden * _hidden_rows(noisy.reshape(-1, BINS), hidden.reshape(-1, BINS), plan).repeat(BINS)
     if len(counts) == _POOLED_BINS:
         if counts[[0, -1]].min() >= counts[1:-1].max():  # with mass at both ends, even splits separate them best
             counts[:] = 1.0
@@ -202,6 +243,17 @@ def cumulative_shares(noisy: NDArray[np.int64], plan: NoisePlan, features: int) 
     counts += np.maximum(0.02 * counts.sum(axis=1, keepdims=True) / BINS, 1e-3)
     cumulative = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
     return np.concatenate([np.zeros((len(counts), 1)), cumulative], axis=1)
+
+
+def _hidden_rows(noisy: NDArray[np.int64], hidden: NDArray[np.bool_], plan: NoisePlan) -> Floats:
+    """Return the mean count of the bins that hold less than the noise, by feature, less its standard error.
+
+    None of these bins can be told from an empty one, but together they may hold most of the rows.
+    """
+    stddev = plan.block_scales[1] * (math.sqrt(2) if isinstance(plan.noise, LaplaceNoise) else 1.0)
+    sizes = np.maximum(hidden.sum(axis=1), 1)
+    means: Floats = (noisy * hidden).sum(axis=1) / sizes
+    return np.asarray(np.maximum(means - stddev / np.sqrt(sizes), 0.0))
 
 
 def leaf_counts(

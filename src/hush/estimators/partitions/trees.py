@@ -57,8 +57,8 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
     Args:
         n_estimators: Number of trees. Default: from the noisy count, as above.
         epsilon: Privacy budget of one fit.
-        delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn; with many trees and
-            features Gaussian noise is much smaller.
+        delta: 0 for Laplace noise. Above 0, the noise is of the kind that affords more trees, Laplace or Gaussian, and
+            the smaller one if both afford as many; with many trees and features Gaussian noise is much smaller.
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         classes: All class labels, public. Rows of any other class are dropped.
         max_depth: Depth of each tree, at most 16. Default: from the noisy count, as above.

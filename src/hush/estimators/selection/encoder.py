@@ -73,7 +73,7 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the number of features."""
         self._check()
-        validate_data(self, X, dtype=None, ensure_all_finite=False)
+        validate_data(self, _as_cells(X), dtype=None, ensure_all_finite=False)
         if self.n_features_in_ != len(self.categories):
             raise InvalidArgument("categories", self.categories, f"one list per feature ({self.n_features_in_})")
         self.categories_ = [list(known) for known in self.categories]
@@ -82,9 +82,7 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the one-hot columns of all features."""
         check_is_fitted(self)
-        if isinstance(X, (list, tuple)):
-            X = np.array(X, dtype=object)  # otherwise one text cell would turn all cells into text
-        rows = np.asarray(validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False))
+        rows = np.asarray(validate_data(self, _as_cells(X), reset=False, dtype=None, ensure_all_finite=False))
         starts = np.cumsum([0, *map(len, self.categories_)])
         columns = np.zeros((len(rows), int(starts[-1])))
         for start, cells, known in zip(starts[:-1], rows.T, self.categories_, strict=True):
@@ -111,6 +109,11 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
         names = _check_feature_names_in(self, input_features)
         pairs = zip(names, self.categories_, strict=True)
         return np.array([f"{name}_{category}" for name, known in pairs for category in known], dtype=object)
+
+
+def _as_cells(X: Any) -> Any:
+    """Return lists as an array of objects: otherwise one text cell would turn all cells into text."""
+    return np.array(X, dtype=object) if isinstance(X, (list, tuple)) else X
 
 
 def _category_indices(cells: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:

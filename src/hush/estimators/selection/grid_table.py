@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from hush.estimators.base.labels import label_column, redact_cells
+from hush.estimators.base.labels import label_column, redact_cells, with_numbers_only
 
 _MAX_SIZE = 1e30  # larger numbers could overflow in sums
 
@@ -75,10 +75,9 @@ def build_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> Sear
         X: An array, a data frame or lists.
         y: Labels.
         classes: Whether labels are classes; otherwise they are numbers.
-        numeric: Whether the estimator reads numbers only. Anything else is then refused here, where all rows are
-            present. A fit would see it only if a coin put that row into the training set, so the error would depend on
-            the coin.
+        numeric: Whether the estimator reads numbers only. A cell of anything else then counts as NaN.
     """
+    X = with_numbers_only(X) if numeric else X
     frame = hasattr(X, "iloc") and hasattr(X, "select_dtypes")
     values = X if frame else _as_array(X)
     with redact_cells():
