@@ -1,6 +1,7 @@
 """The command line, `hush COMMAND`.
 
-The commands are `train`, `tune`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`.
+The commands are `train`, `tune`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`,
+and `completion` for the shell.
 
 Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
 work. What they share:
@@ -31,7 +32,21 @@ from hush.version import __version__
 
 __all__: list[str] = []  # the command line is for the shell; `main` is what its entry point calls
 
-COMMANDS = ("train", "tune", "schema", "query", "test", "catalog", "ledger", "plan", "account", "audit", "attack")
+COMMANDS = (
+    "train",
+    "tune",
+    "schema",
+    "query",
+    "test",
+    "catalog",
+    "ledger",
+    "plan",
+    "account",
+    "audit",
+    "attack",
+    "completion",
+)
+_NEEDS_ALL = "completion"  # which writes down the flags of all others
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,6 +97,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in (command,) if command in COMMANDS else COMMANDS:
+    is_alone = command in COMMANDS and command != _NEEDS_ALL
+    for name in (command,) if is_alone else COMMANDS:
         importlib.import_module(f"hush.cli.commands.{name}").add_parser(commands)
     return parser

@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hush.notebook import clean
 from hush.report.drawing.axes import WIDTH, Scale, drawing, grid_x, grid_y, scale
-from hush.report.drawing.markup import Html, clean, join, tag
+from hush.report.drawing.markup import Html, join, tag
 
 _LETTER = 7.7  # the approximate width of a letter, in pixels
 _MOST_POINTS = 300  # per line: more would not be visible, and would make the page large
