@@ -16,6 +16,7 @@ from report.pages import check, drawings
 
 SECTIONS = [
     "The privacy guarantee",
+    "Is this epsilon strong or weak?",
     "Result",
     "Accuracy against the privacy budget spent",
     "Accuracy by class",

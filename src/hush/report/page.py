@@ -11,6 +11,7 @@ from hush.guarantee import TEST_RANDOMNESS, Guarantee
 from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, name, tag
 from hush.report.sections.account import budget, public, reproduction, settings
+from hush.report.sections.comparison import comparison
 from hush.report.sections.diagnostics import diagnostics
 from hush.report.sections.document import document, tile
 from hush.report.sections.groups import classes, groups
@@ -59,7 +60,8 @@ def render(record: Mapping[str, Any]) -> str:
     if not isinstance(record, Mapping):
         raise InvalidArgument("record", type(record).__name__, "a mapping")
     guarantee = read_guarantee(record)
-    sections = [promise(guarantee), *(section for make in _SECTIONS if (section := make(record)) is not None)]
+    made = [promise(guarantee), comparison(guarantee), *(make(record) for make in _SECTIONS)]
+    sections = [section for section in made if section is not None]
     has_secrets = any(END in section.body for section in sections)
     header = _header(record, guarantee, has_secrets=has_secrets)
     return document(_title(record), header, sections, generator=GENERATOR)
