@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from hush.extras import with_command
+
 
 def lazy_names(package: str, names: Mapping[str, str | None]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and ``__dir__`` that a package's ``__init__`` should define.
@@ -35,7 +37,10 @@ def lazy_names(package: str, names: Mapping[str, str | None]) -> tuple[Callable[
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = names[name]
-        return import_module(f"{package}.{name}") if module is None else getattr(import_module(module), name)
+        try:
+            return import_module(f"{package}.{name}") if module is None else getattr(import_module(module), name)
+        except ModuleNotFoundError as error:  # an extra that is not installed
+            raise with_command(error, f"{package}.{name}") from None
 
     def __dir__() -> list[str]:
         modules = {name for name, module in names.items() if module is None}

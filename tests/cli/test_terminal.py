@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cli.terminals import Terminal
-from hush.cli.terminal import TerminalProgress, bar, progress, table, wrapped
+from hush.cli.terminal import TerminalProgress, bar, coloured, progress, suggest, table, wrapped
+from hush.guarantee import Guarantee
 
 
 def test_columns_of_numbers_are_aligned_to_the_right() -> None:
@@ -107,5 +108,57 @@ def test_lines_are_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
     assert all(len(line) < 80 for line in lines)
     assert (len(lines), lines[-1]) == (4 + 1, "three")
     assert wrapped("one two " * 30, most_lines=2, rest="... more").endswith(" ... more")
-    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda: 1)
+    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda _: 1)
     assert wrapped("one two " * 30, most_lines=2, rest="... (--format json has all)").endswith(" ...")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_a_table_fits_a_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [["a name", "12.5", "a remark that is too long for most terminals, and for every narrow one"]] * 2
+    monkeypatch.setattr("sys.stdout", Terminal(-1))
+    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda *_: columns)
+    lines = table(["name", "epsilon", "remark"], rows).splitlines()
+    assert max(map(len, lines)) < columns
+    assert " ".join(" ".join(lines).split()).count("every") == 2
+
+
+def test_a_table_that_cannot_fit_becomes_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal(-1))
+    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda *_: 30)
+    text = table(["budget", "left", "epsilon"], [["people", "█████████████ 64 of 100", "0.5"]])
+    assert text.splitlines()[0] == "  budget   people"
+    assert text.splitlines()[-1] == "  epsilon  0.5"
+
+
+@pytest.mark.parametrize("columns", [30, 45, 60, 200])
+def test_progress_is_not_cut_off(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What matters least is left out; the count of steps is always whole."""
+    monkeypatch.setattr("hush.cli.terminal._terminal_width", lambda *_: columns)
+    line = TerminalProgress(quiet=False)._line("training", 50, 100, "accuracy 12.3 %", 0.0)
+    assert len(line) < columns
+    assert "50/100" in line
+    assert line.endswith(("50/100", "accuracy 12.3 %"))
+
+
+def test_colours_respect_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Terminal(-1))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert coloured("Next:", "1") == "\x1b[1mNext:\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured("Next:", "1") == "Next:"
+
+
+def test_suggestions_are_for_people_only(capsys: pytest.CaptureFixture[str]) -> None:
+    suggest("hush train")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_explanation_is_broken_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Guarantee(epsilon=3, delta=1e-5).explain()
+    terminal: Any = Terminal(-1)
+    lines = wrapped(text, stream=terminal).splitlines()
+    assert max(map(len, lines)) < 80
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    short = [line for line in lines if len(line) < 40 and not line.startswith("  ")]
+    assert len(short) < 6  # only the ends of paragraphs

@@ -176,3 +176,21 @@ def test_a_model_with_other_classes_than_outputs_is_refused(finished: Path, tmp_
     (tmp_path / "changed" / "model.json").write_text(json.dumps({**content, "classes": content["classes"][:1]}))
     with pytest.raises(InvalidArgument, match="a model that can be rebuilt"):
         outcome.load(tmp_path / "changed")
+
+
+def test_a_model_predicts_for_data_frames() -> None:
+    """The same rows as a frame of pandas and as one of Polars, whose values never decide a column's type."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from hush.data import Numeric, Schema
+    from hush.guarantee import Guarantee
+    from hush.runs import Trained
+    from hush.runs.networks import build_network
+
+    schema = Schema(columns={"age": Numeric(lower=0, upper=100)}, classes=("healthy", "ill"))
+    trained = Trained(build_network("softmax", (1,), 2), schema, schema.classes or (), Guarantee(epsilon=1, delta=0))
+    columns = {"name": ["a", "b", "c"], "age": [1.0, None, 99.0]}
+    first, second = (trained.predict(make(columns)) for make in (pandas.DataFrame, polars.DataFrame))
+    assert first == second
+    assert set(first) <= {"healthy", "ill"}
+    assert "healthy" in trained._repr_html_()
+    assert len(repr(trained)) < 200

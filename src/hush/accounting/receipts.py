@@ -7,6 +7,7 @@ from typing import Any
 
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee, LedgerRow
+from hush.notebook import card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ with Gaussian noise of 11 times the sensitivity.
         cost = f"epsilon {self.epsilon:.4g}" + (f", delta {self.delta:.3g}" if self.delta else "")
         charged = f"Charged to {self.budget} (row {self.row}): {cost}."
         return f"{charged if self.epsilon else f'Nothing was charged to {self.budget}.'} {self.state}"
+
+    def _repr_html_(self) -> str:
+        """Return the receipt for a notebook."""
+        return card(f"Budget {self.budget}", {}, notes=[str(self)])
 
     @property
     def state(self) -> str:

@@ -1,7 +1,7 @@
 """The command line, `hush COMMAND`.
 
 The commands are `train`, `tune`, `predict`, `report`, `export`, `schema`, `query`, `test`, `catalog`, `ledger`, `plan`,
-`account`, `audit`, `attack`.
+`account`, `audit`, `attack`, and `completion` for the shell.
 
 Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
 work. What they share:
@@ -48,8 +48,10 @@ COMMANDS = (
     "account",
     "audit",
     "attack",
+    "completion",
 )
 _ON_FINISHED_RUNS = ("predict", "report", "export")
+_NEEDS_ALL = "completion"  # which writes down the flags of all others
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,7 +103,8 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in (command,) if command in COMMANDS else COMMANDS:
+    is_alone = command in COMMANDS and command != _NEEDS_ALL
+    for name in (command,) if is_alone else COMMANDS:
         folder = "commands.finished" if name in _ON_FINISHED_RUNS else "commands"
         importlib.import_module(f"hush.cli.{folder}.{name}").add_parser(commands)
     return parser

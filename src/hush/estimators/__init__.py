@@ -50,6 +50,14 @@ the only further dependency (``hush[estimators]``). diffprivlib is a peer in the
 `benchmarks/estimators_peers` explains why.
 """
 
+from hush.extras import with_command as with_command
+
+try:
+    import sklearn as sklearn
+except ModuleNotFoundError as error:
+    raise with_command(error, "hush.estimators") from None
+
+# isort: split
 from hush.estimators.base.networks import PrivateClassifier as PrivateClassifier
 from hush.estimators.base.networks import PrivateRegressor as PrivateRegressor
 from hush.estimators.base.users import OneRowPerUser as OneRowPerUser

@@ -75,6 +75,12 @@ def explain(guarantee: Guarantee) -> str:
     return "\n".join([str(guarantee), *_BODIES[guarantee.bound](guarantee), *_assumptions(guarantee)])
 
 
+def paragraphs(guarantee: Guarantee) -> list[str]:
+    """Return what follows the headline, one paragraph or item of a list each, without line breaks."""
+    pieces = [*_BODIES[guarantee.bound](guarantee), *_assumptions(guarantee)]
+    return [" ".join(piece.split()) for piece in pieces if piece]
+
+
 def _explain_upper(guarantee: Guarantee) -> Iterator[str]:
     yield from _promise(guarantee, "This is an upper bound: the true epsilon is at most this.", "The limits below hold")
 

@@ -18,13 +18,14 @@ from hush.errors import (
     check_instance,
 )
 from hush.guarantee import json_form, limits
-from hush.guarantee.explanation import explain
+from hush.guarantee.explanation import explain, paragraphs
 from hush.guarantee.generalization import Generalization, generalization
 from hush.guarantee.ledger_row import LedgerRow
 from hush.guarantee.rounding import rounded
 from hush.guarantee.terms import Bound, Relation
 from hush.guarantee.trade_off import TradeOff
 from hush.guarantee.unit import Unit, UnitKind
+from hush.notebook import card, short_repr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +252,21 @@ posterior sensitivity (Jung et al. 2020)
         is_test = json_form.TEST_RANDOMNESS in self.assumptions
         claim = f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
         return f"NOT PRIVATE, {json_form.NOT_PRIVATE}: {claim}" if is_test else claim
+
+    def __repr__(self) -> str:
+        """Return one line. `to_json` writes everything."""
+        values: dict[str, object] = {"epsilon": self.epsilon, "delta": self.delta, "unit": str(self.unit)}
+        values |= {"relation": self.relation.value, "bound": self.bound.value, "method": self.method}
+        if self.assumptions:
+            values["assumptions"] = len(self.assumptions)
+        if json_form.TEST_RANDOMNESS in self.assumptions:
+            values["not_private"] = json_form.NOT_PRIVATE
+        return short_repr("Guarantee", values)
+
+    def _repr_html_(self) -> str:
+        """Return the guarantee for a notebook, in plain words."""
+        charged = None if self.charged is None else f"{self.charged.budget} (row {self.charged.row} of its ledger)"
+        return card(str(self), {"charged to": charged}, notes=paragraphs(self))
 
     def _require_upper(self, reason: str) -> None:
         """Refuse to derive a promise from a lower bound or an estimate."""

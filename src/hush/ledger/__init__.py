@@ -36,6 +36,14 @@ How it works:
 Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 """
 
+from hush.extras import with_command as with_command
+
+try:
+    import sqlalchemy as sqlalchemy
+except ModuleNotFoundError as error:
+    raise with_command(error, "hush.ledger") from None
+
+# isort: split
 from hush.ledger.accounts.ledger_budget import LedgerBudget as LedgerBudget
 from hush.ledger.accounts.people import Role as Role
 from hush.ledger.ledger import Ledger as Ledger

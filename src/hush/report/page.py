@@ -11,12 +11,13 @@ from hush.guarantee import TEST_RANDOMNESS, Guarantee
 from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, name, tag
 from hush.report.sections.account import budget, public, reproduction, settings
+from hush.report.sections.comparison import comparison
 from hush.report.sections.diagnostics import diagnostics
 from hush.report.sections.document import document, tile
 from hush.report.sections.groups import classes, groups
 from hush.report.sections.promise import promise, read_guarantee, shown_epsilon
 from hush.report.sections.quality import calibration, confusion
-from hush.report.sections.result import curve, result
+from hush.report.sections.result import curve, interval_name, result
 from hush.report.sections.section import END, GENERATOR, Section, hidden, listed, mapping, may_be_published
 
 # In reading order. To add a section, write a function from the record to the section, and list it here.
@@ -59,7 +60,8 @@ def render(record: Mapping[str, Any]) -> str:
     if not isinstance(record, Mapping):
         raise InvalidArgument("record", type(record).__name__, "a mapping")
     guarantee = read_guarantee(record)
-    sections = [promise(guarantee), *(section for make in _SECTIONS if (section := make(record)) is not None)]
+    made = [promise(guarantee), comparison(guarantee), *(make(record) for make in _SECTIONS)]
+    sections = [section for section in made if section is not None]
     has_secrets = any(END in section.body for section in sections)
     header = _header(record, guarantee, has_secrets=has_secrets)
     return document(_title(record), header, sections, generator=GENERATOR)
@@ -110,9 +112,10 @@ def _tiles(record: Mapping[str, Any], guarantee: Guarantee | None) -> Html:
         tiles.append(_tile(str(guarantee.unit), "privacy unit"))
     if accuracy := mapping(record, "accuracy"):
         private = may_be_published(record, "accuracy")
-        measured = _tile(
-            numbers.percent(accuracy.get("value")), "accuracy" if private else "accuracy (not private)", private
-        )
+        ends = numbers.interval(accuracy)
+        between = "" if ends is None else f", {interval_name(record)} {numbers.percent_interval(ends)}"
+        label = f"held-out accuracy{between}" + ("" if private else " (not private)")
+        measured = _tile(numbers.percent(accuracy.get("value")), label, private)
         tiles.append(measured if private else hidden(measured))
     return tag("div", *tiles, class_="tiles")
 

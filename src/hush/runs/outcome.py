@@ -38,6 +38,7 @@ from hush.accounting.receipts import Receipt
 from hush.data import Prepared, RawData, Schema, num_inputs, open_data, transform
 from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import Guarantee
+from hush.notebook import card, short_repr
 from hush.report import render
 from hush.runs.folder import Folder
 from hush.runs.networks import (
@@ -88,6 +89,21 @@ class Outcome:
     model: nn.Module
     receipt: Receipt | None = None
 
+    def __repr__(self) -> str:
+        """Return one line. The report in the run's folder has everything."""
+        cost = {"epsilon": self.guarantee.epsilon, "delta": self.guarantee.delta}
+        return short_repr("Outcome", {"path": str(self.path), "accuracy": self.accuracy, **cost})
+
+    def _repr_html_(self) -> str:
+        """Return the outcome for a notebook."""
+        facts = {
+            "folder": self.path,
+            "held-out accuracy": None if self.accuracy is None else f"{self.accuracy:.1%}",
+            "noise multiplier": f"{self.noise_multiplier:.4g}",
+        }
+        notes = [str(self.guarantee), *([] if self.receipt is None else [str(self.receipt)])]
+        return card("A private model", facts, notes=[*notes, "report.html in the folder says more."])
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trained:
@@ -121,13 +137,26 @@ class Trained:
             return images.shape
         return (num_inputs(self.schema.columns),)
 
-    def probabilities(self, data: RawData | str | Path) -> NDArray[np.float64]:
+    def __repr__(self) -> str:
+        """Return one line: what is predicted, and the cost."""
+        values: dict[str, object] = {"target": self.schema.target, "classes": self.classes}
+        return short_repr("Trained", {**values, "epsilon": self.guarantee.epsilon, "delta": self.guarantee.delta})
+
+    def _repr_html_(self) -> str:
+        """Return the model for a notebook."""
+        columns = ", ".join(self.schema.columns) or None
+        facts = {"target": self.schema.target, "classes": ", ".join(self.classes) or None, "columns": columns}
+        return card(
+            "A private model", facts, notes=[str(self.guarantee), "predict(data) takes a file or a data frame."]
+        )
+
+    def probabilities(self, data: Any) -> NDArray[np.float64]:
         """Return the probability of each class or label, for all rows or images of some data."""
         if self.schema.target_range is not None:
             raise Unsupported("probabilities of a target that is a number", "Use predict")
         return self._predictions(data)
 
-    def predict(self, data: RawData | str | Path) -> list[Any]:
+    def predict(self, data: Any) -> list[Any]:
         """Return the most likely class for each row or image of some data, its number, or the tuple of its labels."""
         values = self._predictions(data)
         if self.schema.target_range is not None:
@@ -138,7 +167,7 @@ class Trained:
             return [tuple(np.array(self.classes)[row].tolist()) for row in values > 0.5]
         return [self.classes[label] for label in values.argmax(1)]
 
-    def _predictions(self, data: RawData | str | Path) -> NDArray[np.float64]:
+    def _predictions(self, data: Any) -> NDArray[np.float64]:
         raw_data = data if isinstance(data, RawData) else open_data(data)
         inputs = torch.from_numpy(np.ascontiguousarray(transform(self.schema, raw_data)))
         return predictions(self.network, inputs, self._kind_of_target())

@@ -13,6 +13,7 @@ budget's charge and the metrics are about the very object that draws the noise.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from hush.accounting import (
@@ -26,6 +27,7 @@ from hush.accounting import (
 )
 from hush.accounting.events import QualifiedEvent, plain_event
 from hush.guarantee import Guarantee
+from hush.notebook import card, short_repr
 from hush.runs.settings import Settings
 from hush.training import TrainingPlan
 
@@ -141,6 +143,27 @@ class RunPlan:
             for what, event in events.items()
             if event is not None
         ]
+
+    def __repr__(self) -> str:
+        """Return one line. `settings` and `training` hold the parts."""
+        training = self.training
+        values = {"model": self.model, "num_units": training.num_units, "num_steps": training.num_steps}
+        noise = round(training.noise_multiplier, 4)
+        return short_repr("RunPlan", {**values, "noise_multiplier": noise, "delta": training.delta})
+
+    def _repr_html_(self) -> str:
+        """Return the plan for a notebook, with its guarantee and how the budget is spent."""
+        facts = {
+            "data": Path(self.settings.data).name,
+            "model": self.model,
+            "units to train on": f"{self.training.num_units:,}",
+            "steps": f"{self.training.num_steps:,}",
+            "units per step": f"{self.training.batch_size:,} on average",
+            "noise multiplier": f"{self.training.noise_multiplier:.4g}",
+        }
+        rows = [(part["what"], f"{part['epsilon']:.4g}") for part in self.parts()]
+        head = ("part of the run", "epsilon on its own")
+        return card("Plan of a run", facts, head=head, rows=rows, notes=[str(self.guarantee())])
 
     def _steps(self, num_steps: int | None = None) -> tuple[Event, tuple[str, ...]]:
         """Return the event of the training steps, without the plan's relation and unit, and what it assumes."""

@@ -76,6 +76,14 @@ A query goes through the sub-packages in this order: `answer` (declare, price), 
 `write` (to SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 """
 
+from hush.extras import with_command as with_command
+
+try:
+    import sqlglot as sqlglot
+except ModuleNotFoundError as error:
+    raise with_command(error, "hush.sql") from None
+
+# isort: split
 from hush.data.tables.catalog import Through as Through
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.catalog_file import load_catalog as load_catalog

@@ -31,6 +31,7 @@ HOSTILE = [
 
 SECTIONS = [
     "The privacy guarantee",
+    "Is this epsilon strong or weak?",
     "Result",
     "Accuracy against the privacy budget spent",
     "Accuracy by class",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hush.errors import Unsupported
-from hush.sql.answer.answer_columns import end_titles, named_columns, to_arrow, to_pandas, to_polars, written
+from hush.frames import to_arrow, to_pandas, to_polars
+from hush.sql.answer.answer_columns import end_titles, named_columns, written
 
 
 @dataclass

@@ -17,6 +17,7 @@ from typing import Any
 
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
+from hush.notebook import card, short_repr
 
 FORMAT = "hush.audit/1"
 _UNBOUNDED = "unbounded"
@@ -204,6 +205,27 @@ class AuditResult:
             f"epsilon {sign} {floored(self.epsilon_lower)} at delta = {self.delta:g} "
             f"({100 * self.confidence:g} % {kind}; point estimate {self.epsilon:.3g}), "
             f"by {self.method}, {self.threshold_rule}, {self.num_in} members and {self.num_out} non-members"
+        )
+
+    def __repr__(self) -> str:
+        """Return one line. `to_json` writes everything."""
+        values = {"epsilon_lower": self.epsilon_lower, "epsilon": self.epsilon, "delta": self.delta}
+        return short_repr("AuditResult", {**values, "confidence": self.confidence, "method": self.method})
+
+    def _repr_html_(self) -> str:
+        """Return the audit for a notebook."""
+        facts = {
+            "what it shows": str(self),
+            "protected unit": str(self.unit),
+            "neighbouring datasets": self.relation.value,
+            "threshold": self.threshold_rule,
+        }
+        title = "A proven loss of privacy" if self.epsilon_lower > 0 else "The attack proved no loss of privacy"
+        return card(
+            title if self.bound is Bound.LOWER else "An estimate of the loss of privacy",
+            facts
+            | {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in self.details.items()},
+            notes=["An attack can only show that privacy is lost: a stronger one might show more.", *self.assumptions],
         )
 
     def _claim(self, claimed: Guarantee | float) -> Guarantee:

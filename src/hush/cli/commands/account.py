@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from hush.accounting import (
 from hush.accounting.events import decode_event
 from hush.cli.json_values import plain
 from hush.cli.options import add_relation
-from hush.cli.terminal import table
+from hush.cli.terminal import suggest, table, wrapped
 from hush.cli.words import ACCOUNTANTS
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta
 from hush.guarantee import Bound
@@ -72,7 +73,14 @@ def run(options: argparse.Namespace) -> None:
     delta = check_delta("delta", options.delta)
     event = _event(options)
     results = {name: _analyse(kind(relation=options.relation), event, delta) for name, kind in ACCOUNTANTS.items()}
-    print(json.dumps(results, allow_nan=False) if options.json else _as_text(results, delta))
+    print(
+        json.dumps(results, allow_nan=False) if options.json else wrapped(_as_text(results, delta), stream=sys.stdout)
+    )
+    if not options.json:
+        suggest(
+            "hush plan --help    # noise for the epsilon of a training",
+            "hush ledger --help  # a budget for all releases",
+        )
 
 
 def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush.audit import AuditResult, Comparison, audit_one_run, audit_scores
+from hush.cli.terminal import wrapped
 from hush.cli.words import BOUND_METHODS, THRESHOLD_RULES, threshold_rule
 from hush.data import CsvFile
 from hush.errors import InvalidArgument, check_delta
@@ -147,13 +149,13 @@ def _print_result(result: AuditResult, comparison: Comparison | None, options: a
             content |= {"claimed_epsilon": comparison.claimed.epsilon, "verdict": comparison.verdict.value}
         print(json.dumps(content, allow_nan=False))
         return status
-    print(result)
+    print(wrapped(str(result), stream=sys.stdout))
     if "epsilon_at_best" in result.details:
         print(f"The largest epsilon that so many canaries could have shown: {result.details['epsilon_at_best']:.3g}.")
     if comparison is not None:
-        print(comparison)
+        print(wrapped(str(comparison), stream=sys.stdout))
     for assumption in result.assumptions:
-        print(f"Assumed: {assumption}.")
+        print(wrapped(f"Assumed: {assumption}.", stream=sys.stdout))
     return status
 
 

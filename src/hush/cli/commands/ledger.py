@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from hush.cli.commands.account import phase_event
 from hush.cli.declarations import parse_values
 from hush.cli.json_values import plain
 from hush.cli.options import add_relation
+from hush.cli.terminal import suggest, wrapped
 from hush.cli.words import ROLES, role
 from hush.errors import InvalidArgument
 from hush.strict_json import parse
@@ -104,6 +107,11 @@ def _create(options: argparse.Namespace) -> None:
         box=None if options.box is None else _box(parse(options.box)),
     )
     _print(options, text.status(budget), lambda: text.created(budget))
+    _suggest(
+        options,
+        f"hush query FILE QUESTION --budget {shlex.quote(options.name)}",
+        f"hush ledger show {shlex.quote(options.name)}",
+    )
 
 
 def _box(kinds: Any) -> Box:
@@ -207,6 +215,7 @@ def _price(options: argparse.Namespace) -> None:
     budget, event = _priced_event(options)
     price = budget.price(event)
     _print(options, plain(price), lambda: text.price(price, budget))
+    _suggest(options, f"hush ledger charge {shlex.quote(options.name)} --help")
 
 
 def _charge(options: argparse.Namespace) -> None:
@@ -410,9 +419,15 @@ def _action(actions: Any, name: str, run: Run, summary: str, positional: str | N
     return parser
 
 
+def _suggest(options: argparse.Namespace, *commands: str) -> None:
+    """Show what to do next, on a ledger of the same file."""
+    if not options.json:
+        suggest(*commands)
+
+
 def _print(options: argparse.Namespace, content: Any, words: Callable[[], str]) -> None:
     """Print JSON for scripts, or words for people."""
-    print(json.dumps(content, allow_nan=False) if options.json else words())
+    print(json.dumps(content, allow_nan=False) if options.json else wrapped(words(), stream=sys.stdout))
 
 
 def _blocks(options: argparse.Namespace) -> list[str] | None:

@@ -19,8 +19,8 @@ _FEW_LEFT = 10  # standard queries, when larger releases without a delta may sti
 _SETTLED = ("committed", "voided")
 _EXPLAINED = (
     "  left: how many standard queries still fit, of the 100 that the whole budget pays for.\n"
-    "  epsilon so far: the proven privacy loss of all charges together. It rises quickly\n"
-    "  at first and slowly later. `hush ledger price` says whether another release fits."
+    "  epsilon so far: the proven privacy loss of all charges together. It rises quickly at first and slowly later. "
+    "`hush ledger price` says whether another release fits."
 )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from hush.cli.json_values import plain
 from hush.cli.options import add_relation, add_unit_kind, unit_of
 from hush.cli.plot import check_plot_path, plot_plan
 from hush.cli.settings import add_settings, settings_of
-from hush.cli.terminal import bar, progress, table
+from hush.cli.terminal import bar, progress, suggest, table, wrapped
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Unit
 from hush.runs import Settings, Undeclared, draft_plan
@@ -124,7 +125,10 @@ def run(options: argparse.Namespace) -> None:
     plan = planned_training(options)
     if options.plot is not None:
         plot_plan(plan.epochs, plan.guarantee, options.plot)
-    print(_as_json(plan) if options.json else _as_text(plan, options.plot))
+    print(_as_json(plan) if options.json else wrapped(_as_text(plan, options.plot), stream=sys.stdout))
+    if not options.json:
+        epsilon = f"{plan.guarantee.epsilon:.4g}"
+        suggest(f"hush train FILE --target COLUMN --epsilon {epsilon}")
 
 
 def planned_training(options: argparse.Namespace) -> PlannedTraining:

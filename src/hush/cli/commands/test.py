@@ -17,7 +17,7 @@ from hush.cli.charging import add_charging, budget_of, note_uncharged
 from hush.cli.commands.tested_table import TestedTable, tested_table
 from hush.cli.declarations import parse_bounds, parse_pair
 from hush.cli.json_values import plain
-from hush.cli.terminal import wrapped
+from hush.cli.terminal import suggest, wrapped
 from hush.cli.words import NOISES
 from hush.errors import InvalidArgument
 
@@ -131,6 +131,8 @@ def run(options: argparse.Namespace) -> None:
     print(wrapped(str(result.guarantee)), file=sys.stderr)
     if result.receipt is not None:
         print(wrapped(str(result.receipt)), file=sys.stderr)
+    else:
+        suggest("add --budget NAME to charge a ledger    # hush ledger create makes one")
 
 
 def _json_object(result: HypothesisResult) -> dict[str, Any]:

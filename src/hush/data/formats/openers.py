@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hush.data.formats.arrays import idx_files, open_idx, open_npz
+from hush.data.formats.data_frames import is_data_frame, open_frame
 from hush.data.formats.folder import is_image_folder, open_folder
 from hush.data.formats.known_datasets import NAMES, open_known
 from hush.data.formats.table_files import open_table_file
@@ -18,7 +20,7 @@ _ACCEPTED = "a .csv, .xlsx, .parquet or .npz file, a folder of images or IDX fil
 
 
 def open_data(
-    name: str | os.PathLike[str],
+    name: Any,
     *,
     target: str | None = None,
     data_dir: str | os.PathLike[str] | None = None,
@@ -35,6 +37,7 @@ def open_data(
     Args:
         name: A CSV, Excel, Parquet or NPZ file; a folder with IDX files, with one NPZ file, or with a folder of images
             per class; or digits, mnist, fashion-mnist or cifar10. If a path has the same name, it takes precedence.
+            Or a data frame of pandas or Polars, or a table of Arrow, whose columns have the types that it declares.
         target: The column to predict. A name that does not exist is refused immediately.
         data_dir: Where to look for known datasets, before $HUSH_DATA and the user's cache, and where to download them.
         download: Whether a known dataset may be downloaded if it is not found.
@@ -45,7 +48,9 @@ def open_data(
     Returns:
         The data, for `needs_learning`, `template` and `prepare`.
     """
-    check_instance("name", name, (str, os.PathLike))
+    if is_data_frame(name):
+        return _with_target(open_frame(name), target)
+    check_instance("name", name, (str, os.PathLike), "Or a data frame of pandas or Polars, or a table of Arrow")
     text, path = os.fspath(name), Path(name)
     if path.is_dir():
         data = _open_folder(path, text)
@@ -55,6 +60,11 @@ def open_data(
         data = open_known(text, None if data_dir is None else Path(data_dir), allow_download=download)
     else:
         raise InvalidArgument("data", text, _ACCEPTED, "There is no such file")
+    return _with_target(data, target)
+
+
+def _with_target(data: RawData, target: str | None) -> RawData:
+    """Return data that have the column to predict, if one is named."""
     if isinstance(data, TableData) and target is not None:
         data.check_column("target", target)
     return data

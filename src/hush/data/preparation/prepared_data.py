@@ -44,6 +44,7 @@ from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
 from hush.data.tables.table import TableData
 from hush.errors import InvalidArgument, Unsupported, check_instance
+from hush.notebook import card, short_repr
 from hush.randomness import KeyedSource
 
 _SHOWN_VALUES = 10
@@ -110,6 +111,21 @@ class Prepared:
     schema: Schema
     public_facts: tuple[str, ...]
     outline: Outline
+
+    def __repr__(self) -> str:
+        """Return one line: the public numbers."""
+        sizes = {"train": len(self.train), "test": len(self.test), "classes": self.classes}
+        return short_repr("Prepared", {**sizes, "shape": self.shape})
+
+    def _repr_html_(self) -> str:
+        """Return the public facts for a notebook."""
+        facts = {
+            "examples to train on": f"{len(self.train):,}",
+            "examples held out": f"{len(self.test):,}",
+            "classes": ", ".join(self.classes) or None,
+            "one input": " x ".join(map(str, self.shape)),
+        }
+        return card("Prepared data", facts, notes=[*self.learned, *self.public_facts])
 
     @property
     def event(self) -> Event | None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hush.data.tables.columns import Images
 from hush.errors import InvalidArgument
+from hush.notebook import card, short_repr
 
 _LARGEST_EXACT = 2.0**53  # floats hold every integer up to here
 
@@ -54,6 +55,16 @@ class RawData(ABC):
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
         """The public facts, and whatever else is assumed about this kind of file."""
+
+    def __repr__(self) -> str:
+        """Return one line: the names, which are public. No value is read."""
+        return short_repr(type(self).__name__, {"name": self.name, "columns": self.columns})
+
+    def _repr_html_(self) -> str:
+        """Return what is public about the data for a notebook. No value is read."""
+        columns = None if self.columns is None else ", ".join(self.columns)
+        facts = {"data": self.name, "columns": columns, "examples": "images" if self.is_image else "rows of a table"}
+        return card("Data that are opened, not read", facts, notes=self.assumptions)
 
 
 @dataclass(frozen=True)

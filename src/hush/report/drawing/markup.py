@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-# Characters that XML cannot hold (controls, lone surrogates, non-characters), and explicit direction marks: with one of
-# those, a class name could make the figure beside it read backwards.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+from hush.notebook import clean
 
 _VOID: Final = frozenset({"meta", "col"})
 
@@ -22,11 +19,6 @@ class Html(str):
     """
 
     __slots__ = ()
-
-
-def clean(text: object) -> str:
-    """Return anything as text, without characters that cannot be shown."""
-    return _UNPRINTABLE.sub("\ufffd", str(text))
 
 
 def escape(part: object) -> Html:

@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hush.notebook import clean
 from hush.report.drawing.axes import WIDTH, Scale, drawing, grid_x, grid_y, scale
-from hush.report.drawing.markup import Html, clean, join, tag
+from hush.report.drawing.markup import Html, join, tag
 
 _LETTER = 7.7  # the approximate width of a letter, in pixels
 _MOST_POINTS = 300  # per line: more would not be visible, and would make the page large
@@ -141,16 +142,26 @@ def dots(rows: Sequence[Row | None], *, title: str, description: str, across: st
     return drawing(bottom + 44, title, description, *parts)
 
 
-def bars(rows: Sequence[Row], *, title: str, description: str) -> Html:
-    """Draw horizontal bars from zero, with the name above each bar and the value at its end."""
-    x = scale([row.value for row in rows], 0.0, WIDTH - 80, zero=True)
-    longest = max(row.value for row in rows) or 1.0
+def bars(rows: Sequence[Row], *, title: str, description: str, whole: float | None = None) -> Html:
+    """Draw horizontal bars from zero, with the name above each bar and the value at its end.
+
+    Args:
+        rows: The bars.
+        title: The title of the plot.
+        description: A description for screen readers.
+        whole: What each bar is a part of. It is drawn behind each of them, so that no two bars seem to add up.
+    """
+    longest = max([*(row.value for row in rows), whole or 0.0]) or 1.0
+    x = scale([longest], 0.0, WIDTH - 110 if whole else WIDTH - 80, zero=True)
     parts = []
     for index, row in enumerate(rows):
         y, length = 42.0 * index, (x.end - x.start) * row.value / longest
         parts.append(tag("text", shortened(row.label, WIDTH), x=0.0, y=y + 14))
+        behind = (x.end - x.start) * (whole or 0.0) / longest
+        if whole is not None:
+            parts.append(tag("rect", x=0.0, y=y + 20, width=max(behind, 1.0), height=12.0, class_="share"))
         parts.append(tag("rect", x=0.0, y=y + 20, width=max(length, 1.0), height=12.0, class_="bar"))
-        parts.append(tag("text", row.text, x=max(length, 1.0) + 7, y=y + 31, class_="figure"))
+        parts.append(tag("text", row.text, x=max(length, behind, 1.0) + 7, y=y + 31, class_="figure"))
     return drawing(42.0 * len(rows) + 2, title, description, *parts)
 
 

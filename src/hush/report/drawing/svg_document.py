@@ -16,6 +16,7 @@ text { font: 13px system-ui, sans-serif; fill: #1b1f23; } .tick { font-size: 12p
 .reference.chance { stroke-dasharray: 1 3; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .line.s0 { stroke: #0072b2; }
 .line.s1 { stroke: #b34700; stroke-dasharray: 7 3; } .line.s2 { stroke: #00795a; stroke-dasharray: 2 3; }
+.bar { fill: #0072b2; } .share { fill: #555f69; fill-opacity: .3; }
 .dot { stroke: #fff; } .dot.s0 { fill: #0072b2; } .dot.s1 { fill: #b34700; } .dot.s2 { fill: #00795a; }
 """
 _MARGIN = 8

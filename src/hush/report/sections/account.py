@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, facts, figure, join, name, table, tag
 from hush.report.drawing.svg import Row, bars
+from hush.report.sections.promise import read_guarantee
 from hush.report.sections.section import Section, entries, listed, mapping
 
 
@@ -16,20 +18,29 @@ def budget(record: Mapping[str, Any]) -> Section | None:
     spent, learned = entries(record, "budget"), listed(record, "learned")
     if not spent and not learned:
         return None
-    parts = [_spending(spent) if spent else None]
+    guarantee = read_guarantee(record)
+    total = None if guarantee is None or guarantee.epsilon == math.inf else guarantee.epsilon
+    parts = [_spending(spent, total) if spent else None]
     if learned:
         parts += [tag("h3", "Learned privately from the data"), bullets(map(name, learned))]
     return Section(key="budget", title="Privacy budget", body=join(parts))
 
 
-def _spending(parts: list[Mapping[str, Any]]) -> Html:
+def _spending(parts: list[Mapping[str, Any]], total: float | None) -> Html:
+    of_total = "" if total is None else f" of {numbers.epsilon(total)}"
     rows = [
-        Row(label=str(entry.get("what", "")), value=value, text=numbers.epsilon(value))
+        Row(label=str(entry.get("what", "")), value=value, text=f"{numbers.epsilon(value)}{of_total}")
         for entry in parts
         if (value := numbers.number(entry.get("epsilon"))) is not None and value >= 0
     ]
     note = "The epsilon of each part on its own. They do not add up: the total composes all parts."
-    plot = bars(rows, title="Epsilon of each part", description=note) if rows else None
+    if total is not None:
+        note = (
+            f"Nobody's data cost more than {numbers.epsilon(total)}. Each bar is one part on its own, as if nothing "
+            "else were released. Parts about the same people compose to less than their sum, and a part about other "
+            "people adds nothing."
+        )
+    plot = bars(rows, title="Epsilon of each part", description=note, whole=total) if rows else None
     cells = [
         [name(entry.get("what", "")), numbers.epsilon(entry.get("epsilon")), name(entry.get("event") or "")]
         for entry in parts

@@ -12,9 +12,11 @@ from typing import Any
 from hush.accounting import Event
 from hush.accounting.receipts import Receipt
 from hush.data.tables.catalog import ColumnKind
+from hush.frames import to_arrow, to_pandas, to_polars
 from hush.guarantee import Guarantee
+from hush.notebook import short_repr
 from hush.randomness import RandomSource
-from hush.sql.answer.answer_columns import named_columns, to_arrow, to_pandas, to_polars, written
+from hush.sql.answer.answer_columns import named_columns, written
 from hush.sql.answer.answer_html import answer_page
 from hush.sql.answer.choices.left_out import LeftOut
 from hush.sql.answer.intervals import allowing_intervals, missing_slopes
@@ -100,6 +102,11 @@ class QueryAnswer:
     def _replay(self) -> str:
         date = "an earlier date" if self.answered is None else f"{self.answered:%Y-%m-%d %H:%M} UTC"
         return f"The ledger already had this answer, from {date}, so nothing was charged for it now."
+
+    def __repr__(self) -> str:
+        """Return one line: the shape and the cost. `print` shows the rows."""
+        shape = {"columns": self.columns, "rows": len(self.rows)}
+        return short_repr("QueryAnswer", {**shape, "epsilon": self.guarantee.epsilon, "delta": self.guarantee.delta})
 
     def _repr_html_(self) -> str:
         """Return the answer for a notebook."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from hush.data import connect, quote_name, quote_text
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, Through, kind_of
+from hush.sql.answer.answer_html import answer_page
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.read.relations.tables import referred_keys
 from hush.sql.write.dialects import DIALECTS
@@ -66,6 +67,10 @@ class Preview:
     intervals: list[dict[str, tuple[float, float]]]
     confidence: float
     note: str = NOTE
+
+    def _repr_html_(self) -> str:
+        """Return the preview for a notebook, with its warning."""
+        return str(answer_page(self, self.confidence, [self.note]))
 
 
 def invented_engine(catalog: Catalog, num_units: int) -> DuckDBEngine:

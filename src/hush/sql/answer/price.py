@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from hush.accounting import ApproximateDPEvent, Event
 from hush.errors import InvalidArgument, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
+from hush.notebook import card, short_repr
 from hush.sql.answer.accuracy import solve_epsilon
 from hush.sql.answer.choices.chooser import ChoicesPlan, plan_choices
 from hush.sql.answer.choices.limits import Measure
@@ -46,6 +47,18 @@ class QueryPrice:
     scales: Mapping[str, float]
     errors: Mapping[str, float] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line: the cost and the noise."""
+        cost = {"epsilon": self.guarantee.epsilon, "delta": self.guarantee.delta}
+        return short_repr("QueryPrice", {**cost, "noise": self.noise, "scales": dict(self.scales)})
+
+    def _repr_html_(self) -> str:
+        """Return the price for a notebook."""
+        rows = [(name, f"{scale:.4g}") for name, scale in self.scales.items()]
+        facts = {f"half the interval of {name}": f"about {error:.4g}" for name, error in self.errors.items()}
+        head = (f"{self.noise} noise on", "scale") if rows else ()
+        return card("The price of this query", facts, head=head, rows=rows, notes=[*self.limits, str(self.guarantee)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from textwrap import shorten
 
 from hush.accounting.budget import Budget
 from hush.accounting.receipts import check_budget
-from hush.data.tables.catalog import Catalog, PrivateTable
+from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
 from hush.errors import Unsupported, check_count, check_instance
+from hush.notebook import card
 from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.answer import QueryAnswer
 from hush.sql.answer.choices.chooser import Chooser
@@ -81,6 +82,16 @@ class Table:
         """Return the names of tables and columns, which are public."""
         tables = ", ".join(f"{name}({', '.join(table.columns)})" for name, table in self._catalog.tables.items())
         return f"Table({shorten(tables, 300)}, on {self._engine.dialect})"
+
+    def _repr_html_(self) -> str:
+        """Return the tables and their declarations for a notebook. No row is read."""
+        rows = [
+            (name, "public" if isinstance(table, PublicTable) else str(table.unit), ", ".join(table.columns))
+            for name, table in self._catalog.tables.items()
+        ]
+        notes = [f"Ask with {self.name}.sql(query, epsilon=...); price(...) says what a question costs."]
+        title = f"Private tables on {self._engine.dialect}"
+        return card(title, {}, head=("table", "unit", "columns"), rows=rows, notes=notes)
 
     @property
     def catalog(self) -> Catalog:

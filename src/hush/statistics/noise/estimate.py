@@ -7,16 +7,23 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from hush.accounting import Event
 from hush.accounting.receipts import Receipt
+from hush.frames import to_arrow, to_pandas, to_polars
 from hush.guarantee import Guarantee
+from hush.notebook import card, clean, short_repr
 
+_MOST_LINES = 20
 _NO_PARTS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A private statistic with its confidence interval and its privacy guarantee.
+
+    Printing it, or showing it in a notebook, displays the values with their intervals, and the guarantee.
 
     Intervals cover the noise only: they contain the answer over the bounded contributions (the rows that were kept,
     clamped to the bounds), not the raw answer. Each entry's interval holds on its own.
@@ -70,3 +77,78 @@ class Estimate:
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys of the groups."""
         return iter(self.keys or ())
+
+    def to_pandas(self) -> Any:
+        """Return the values with the ends of their intervals as a data frame of pandas, one row for each entry."""
+        return to_pandas(self._columns())
+
+    def to_polars(self) -> Any:
+        """Return the values with the ends of their intervals as a data frame of Polars."""
+        return to_polars(self._columns())
+
+    def to_arrow(self) -> Any:
+        """Return the values with the ends of their intervals as a table of Arrow."""
+        return to_arrow(self._columns())
+
+    def __repr__(self) -> str:
+        """Return one line: the value, its interval and its cost."""
+        values: dict[str, object] = {"value": self.value, "low": self.low, "high": self.high}
+        if self.keys is not None:
+            values["keys"] = self.keys
+        values |= {"confidence": self.confidence, "epsilon": self.guarantee.epsilon, "delta": self.guarantee.delta}
+        if self.parts:
+            values["parts"] = list(self.parts)
+        return short_repr("Estimate", values)
+
+    def __str__(self) -> str:
+        """Return the values with their intervals, one line for each, and the guarantee."""
+        head, rows = self._table()
+        lines = [head, *rows[:_MOST_LINES]]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        hidden = len(rows) - _MOST_LINES
+        return "\n".join([*aligned, *([f"and {hidden:,} more"] if hidden > 0 else []), *self._notes()])
+
+    def _repr_html_(self) -> str:
+        """Return the estimate for a notebook."""
+        head, rows = self._table()
+        return card("Private estimate", {}, head=head, rows=rows, notes=self._notes())
+
+    def _notes(self) -> list[str]:
+        """Return the lines below the values."""
+        bounds = [] if self.bounds is None else [f"learned bounds: {self.bounds[0]:.6g} to {self.bounds[1]:.6g}"]
+        parts = [f"further parts of the same release: {', '.join(self.parts)}"] if self.parts else []
+        receipt = [] if self.receipt is None else [str(self.receipt)]
+        return [*bounds, *parts, str(self.guarantee), *receipt]
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the head and the rows that people read."""
+        columns = self._columns()
+        title = f"{100 * self.confidence:.4g} % interval"
+        names = [name for name, _ in columns[:-2]]
+        rows = [
+            [*map(_written, row[:-2]), f"{_written(row[-2])} to {_written(row[-1])}"]
+            for row in zip(*(values for _, values in columns), strict=True)
+        ]
+        return [*names, title], rows
+
+    def _columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the entries as named columns: the position or the group, the value, and the ends of its interval."""
+        ends = [("value", _listed(self.value)), ("low", _listed(self.low)), ("high", _listed(self.high))]
+        if self.keys is not None:
+            return [("group", list(self.keys)), *ends]
+        shape = np.shape(self.value)
+        if not shape:
+            return ends
+        places = [place[0] if len(shape) == 1 else str(place) for place in np.ndindex(*shape)]
+        return [("entry", places), *ends]
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the entries of a value as plain numbers."""
+    return list(np.ravel(np.asarray(value)).tolist())
+
+
+def _written(value: Any) -> str:
+    """Return a value for display on one line."""
+    return f"{value:.6g}" if isinstance(value, float) else clean(value).replace("\n", " ")

@@ -30,6 +30,7 @@ from hush.accounting.budget import Budget
 from hush.accounting.receipts import Receipt, check_budget
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee
+from hush.notebook import card
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 from hush.strict_json import take_format
 from hush.training.loop.batch_sums import BatchSums
@@ -216,6 +217,25 @@ class PrivateTraining:
         """Return the clipping of a step, with the schedule applied. The noise scales with its clip norm."""
         factor = self.plan.clip_factor(step)
         return self.clipping if factor == 1 else replace(self.clipping, clip_norm=self.clipping.clip_norm * factor)
+
+    def __repr__(self) -> str:
+        """Return one line: the model, and how far the run is. The guarantee takes longer to compute."""
+        steps = {"steps_taken": self.steps_taken, "num_steps": self.plan.num_steps}
+        name = type(self.model).__name__
+        return f"PrivateTraining({name}, {', '.join(f'{key}={value}' for key, value in steps.items())})"
+
+    def _repr_html_(self) -> str:
+        """Return the run for a notebook: how far it is, and its guarantee so far."""
+        facts = {
+            "model": type(self.model).__name__,
+            "steps": f"{self.steps_taken:,} of {self.plan.num_steps:,}",
+            "clipping": self.clipping,
+            "noise multiplier": f"{self.plan.noise_multiplier:.4g}",
+        }
+        return card("Private training", facts, notes=[f"So far: {self.guarantee()}", *self._receipt_lines()])
+
+    def _receipt_lines(self) -> list[str]:
+        return [] if self.receipt is None else [str(self.receipt)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Refuse to copy: two runs with one key would use the same noise."""

@@ -14,6 +14,7 @@ from hush.accounting import ComposedEvent, Event, GroupEvent, PldAccountant
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
+from hush.notebook import card
 from hush.training.noise.correlated_noise import CorrelatedNoise, Factor
 from hush.training.plan.clipping import Adaptive, Clipping
 from hush.training.plan.combinations import refuse_combinations
@@ -217,6 +218,20 @@ class TrainingPlan:
             method=", ".join([*self._method(), stated.method]),
             assumptions=(*self._assumptions(), *assumptions),
         )
+
+    def _repr_html_(self) -> str:
+        """Return the plan for a notebook, with its guarantee."""
+        facts = {
+            "steps": f"{self.num_steps:,}",
+            "units per step": f"{self.batch_size:,} of {self.num_units:,} on average",
+            "sampling": self.sampling,
+            "clipping": self.clipping,
+            "contribution": self.contribution if self.contribution.name else None,
+            "noise multiplier": f"{self.noise_multiplier:.4g}",
+            "schedule": self.schedule,
+            "correlated noise": self.correlated,
+        }
+        return card("Training plan", facts, notes=[str(self.guarantee())])
 
     def _method(self) -> list[str]:
         """Return the words that describe this plan in the method of a guarantee."""
