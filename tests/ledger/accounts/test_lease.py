@@ -8,7 +8,7 @@ import pytest
 
 from hush.accounting import GaussianEvent, LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.cli.commands import ledger_text
+from hush.cli import ledger_text
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger, LedgerBudget, Reserved
 from hush.ledger.accounts import lease

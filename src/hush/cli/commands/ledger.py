@@ -2,7 +2,7 @@
 
 The actions come in five kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
 (verify, recompute, export), safekeeping (key, anchor, backup, restore) and people (admit, share). What they print is in
-`hush.cli.commands.ledger_text`.
+`hush.cli.ledger_text`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hush.cli import ledger_text as text
 from hush.cli.charging import DB_HELP, open_ledger
-from hush.cli.commands import ledger_text as text
 from hush.cli.commands.account import phase_event
 from hush.cli.declarations import parse_values
 from hush.cli.json_values import plain

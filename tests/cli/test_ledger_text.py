@@ -11,7 +11,7 @@ pytest.importorskip("sqlalchemy")
 
 from hush.accounting import ApproximateDPEvent, ComposedEvent, LaplaceEvent
 from hush.accounting.budget import Charge
-from hush.cli.commands import ledger_text as text
+from hush.cli import ledger_text as text
 from hush.ledger import Ledger, LedgerBudget
 
 
