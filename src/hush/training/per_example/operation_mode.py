@@ -1,0 +1,607 @@
+"""Watches every operation of a private forward pass, for parameters that no module's rule covers.
+
+Three kinds of tensors take part in an operation: those that depend on the batch, whose layout says which entries belong
+to which example (`operations.layouts`); parameters, and what was computed from parameters alone (`operations.recipes`);
+and constants. Where a parameter meets the batch, a rule for this operation puts a tap there (`operation_rules`).
+
+The first pass of a kind of batch tracks all this, and writes its decisions down in a `Plan`. Later passes of the same
+kind, and torch.compile's, follow the plan, and look at operations on parameters only.
+
+Some constants have a row for each example without depending on any, such as positions that are expanded to the batch.
+They are noticed when they meet it: then the pass starts again with this knowledge (`Restart`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from hush.errors import Unsupported
+from hush.training.operations.following import Conflict, Follower
+from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout
+from hush.training.operations.names import QUESTIONS, RANDOM, name_of, writes_in_place
+from hush.training.operations.recipes import Recipe, is_recipe, led_back, parameters, steps
+from hush.training.per_example.gradients import DenseGradient, Gradient
+from hush.training.per_example.taps import StaleLayout
+
+if TYPE_CHECKING:
+    from hush.training.per_example.engine import GradientEngine
+
+_TAG = "_hush_tag"
+_EXPANDING = ("expand", "expand_as", "broadcast_to", "repeat", "tile", "repeat_interleave")
+
+
+class RandomStates:
+    """The states of torch's random generators, so that a pass that starts again draws the same numbers."""
+
+    def __init__(self) -> None:
+        """Remember the states as they are now."""
+        self._cpu = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+    def restore(self) -> None:
+        """Set the states as they were."""
+        torch.set_rng_state(self._cpu)
+        if self._cuda:
+            torch.cuda.set_rng_state_all(self._cuda)
+
+
+class Restart(Exception):
+    """The pass has to start again: a constant has turned out to have a row for each example, or an input none."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a pass decided.
+
+    Attributes:
+        decisions: The decisions, in order.
+        promoted: Operations on parameters and constants whose results have a row for each example, and where.
+        shared: The numbers of inputs that all examples share, although they are as long as the batch.
+        is_static: Whether a later pass over other data decides alike.
+        has_operations: Whether there is anything but modules with rules.
+    """
+
+    decisions: list[Any] = field(default_factory=list)
+    promoted: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+    shared: set[int] = field(default_factory=set)
+    is_static: bool = True
+    has_operations: bool = False
+
+    def begin(self) -> None:
+        """Forget the decisions of a pass that starts again, but not what it has found out."""
+        self.decisions, self.is_static, self.has_operations = [], True, False
+
+
+class OperationMode(TorchFunctionMode):
+    """Sees every operation of a forward pass.
+
+    Attributes:
+        engine: The engine.
+        size: B, the size of the batch.
+        plan: The decisions that are made, or followed.
+        is_replaying: Whether they are followed.
+        paused: Whether a module's rule is at work, which puts its own taps.
+    """
+
+    def __init__(self, engine: GradientEngine, trained: dict[int, str]) -> None:
+        """Take the engine, and the names of the trained parameters by identity."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.engine, self.trained = engine, trained
+        self.size = 0
+        self.plan = Plan()
+        self.is_replaying = self.paused = self.active = False
+        self._next = 0
+        self._token: object = None
+        self._derived: list[Tensor] = []
+        self._counts: Counter[Any] = Counter()
+        self._follower = Follower(0, self.layout)
+
+    # Passes
+
+    @contextmanager
+    def tracking(self, size: int, plan: Plan, inputs: Any) -> Iterator[None]:
+        """Track a pass, and write down its decisions."""
+        plan.begin()
+        self.size, self.plan, self.is_replaying, self.paused = size, plan, False, False
+        self._token, self._counts = object(), Counter()
+        self._follower = Follower(size, self.layout)
+        tagged = self._tag_inputs(inputs)
+        self.active = True
+        try:
+            with self:
+                yield
+        except Conflict as conflict:
+            self._share_input(conflict)
+        finally:
+            self.active = False
+            for value in tagged:
+                value.__dict__.pop(_TAG, None)
+
+    @contextmanager
+    def replaying(self, size: int, plan: Plan) -> Iterator[None]:
+        """Follow the decisions of an earlier pass."""
+        self.size, self.plan, self.is_replaying, self.paused = size, plan, True, False
+        self._next, self._derived = 0, []
+        self.active = True
+        try:
+            with self:
+                yield
+            if self._next != len(plan.decisions):
+                raise StaleLayout
+        finally:
+            self.active = False
+            self._derived = []
+
+    def _tag_inputs(self, inputs: Any) -> list[Tensor]:
+        """Say of the model's inputs which of them have a row for each example."""
+        tagged = []
+        for number, value in enumerate(tree_leaves(inputs)):
+            if not isinstance(value, Tensor) or number in self.plan.shared or hasattr(value, _TAG):
+                continue
+            if (dim := self._batch_dim(value)) is not None:
+                self.tag(value, Layout(ANYWHERE if self.size == 1 else dim, inputs=frozenset([number])))
+                tagged.append(value)
+        return tagged
+
+    def _batch_dim(self, value: Tensor) -> int | None:
+        """Return the first dimension if it is as long as the batch, or else the second."""
+        return next((dim for dim in range(min(value.dim(), 2)) if value.shape[dim] == self.size), None)
+
+    def _share_input(self, conflict: Conflict) -> None:
+        """Of two inputs in conflict, such as a [T, T] mask where T = B, the later one has no rows for examples."""
+        for layout in sorted(conflict.layouts, key=lambda known: -min(known.inputs, default=-1)):
+            new = layout.inputs - self.plan.shared
+            others = [other.inputs for other in conflict.layouts if other is not layout]
+            if new and all(not new <= other for other in others):
+                self.plan.shared |= new
+                raise Restart from conflict
+        raise Unsupported(
+            "the model: an operation puts different examples into one place",
+            "Keep examples in one dimension. Inputs that all examples share need a first dimension of 1",
+        ) from conflict
+
+    # Tags
+
+    def tag(self, value: Tensor, tag: Layout | Recipe) -> None:
+        """Remember what is known of a tensor, until the end of the pass."""
+        setattr(value, _TAG, (self._token, tag))
+
+    def _tag_of(self, value: Any) -> Layout | Recipe | None:
+        pair = getattr(value, _TAG, None)
+        return pair[1] if pair is not None and pair[0] is self._token else None
+
+    def layout(self, value: Any) -> Layout | None:
+        """Return where a tensor holds the examples; None, if it does not depend on the batch."""
+        if not isinstance(value, Tensor):
+            return None
+        tag = self._tag_of(value)
+        if tag is not None:
+            return tag if isinstance(tag, Layout) else None
+        if value.requires_grad and id(value) not in self.trained and not isinstance(value, nn.Parameter):
+            # The result of code that no mode sees, such as an autograd function of the model's own.
+            return self._unseen(value)
+        return None
+
+    def _unseen(self, value: Tensor) -> Layout:
+        dims = [dim for dim, length in enumerate(value.shape) if length == self.size]
+        if self.size == 1:
+            return Layout(ANYWHERE)
+        return Layout(0) if dims == [0] else Layout(NOWHERE)
+
+    def recipe(self, value: Any) -> Recipe | None:
+        """Return how a tensor was computed from parameters alone, if it was."""
+        tag = self._tag_of(value)
+        return tag if isinstance(tag, Recipe) else None
+
+    def is_source(self, value: Any) -> bool:
+        """Return whether a tensor is a trained parameter, or was computed from parameters alone."""
+        if not isinstance(value, Tensor):
+            return False
+        if self.is_replaying:
+            if isinstance(value, nn.Parameter) and value.requires_grad:
+                return True
+            return any(value is derived for derived in self._derived)
+        return (id(value) in self.trained and value.requires_grad) or self.recipe(value) is not None
+
+    # Decisions
+
+    def decide(self, decision: Callable[[], Any]) -> Any:
+        """Return a decision, made now and written down, or that of the plan."""
+        if self.is_replaying:
+            if self._next >= len(self.plan.decisions):
+                raise StaleLayout
+            chosen = self.plan.decisions[self._next]
+            self._next += 1
+            return chosen
+        chosen = decision()
+        self.plan.decisions.append(chosen)
+        return chosen
+
+    def layout_to_use(self, value: Tensor, name: str) -> Layout:
+        """Return the layout of a tensor that meets a parameter, as a decision; refuse one that is unknown."""
+        layout = self.decide(lambda: self.layout(value))
+        if layout is None or not layout.is_known:
+            raise Unsupported(
+                f"{name}: a parameter meets values whose examples cannot be told apart",
+                "Keep examples in a dimension of their own",
+            )
+        if layout.owners is not None:
+            self.plan.is_static = False
+        return layout  # type: ignore[no-any-return]
+
+    # Operations
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = {} if kwargs is None else kwargs
+        if self.paused or not torch.is_grad_enabled():
+            result = func(*args, **kwargs)
+            if not self.paused and not self.is_replaying:
+                self._follow_constants(func, args, kwargs, result)
+            return result
+        return self._replayed(func, args, kwargs) if self.is_replaying else self._tracked(func, args, kwargs)
+
+    def call(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run an operation from within a rule, as if the model had done it."""
+        return self.__torch_function__(func, (), args, kwargs)
+
+    def _replayed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            name = getattr(func.__self__, "__name__", "")
+        if name.strip("_") in QUESTIONS or name in ("detach", "data") or not self._has_source(args, kwargs):
+            return func(*args, **kwargs)
+        decision = self.decide(_nothing)
+        if decision[0] == "derive":
+            result = func(*args, **kwargs)
+            if decision[1]:  # an item of a constant was written
+                result = None
+                self._derived.append(args[0])
+            self._derived.extend(_tensors((result,), {}))
+            return result
+        return self._met(func, decision[1], args, kwargs, decision[2])
+
+    def _has_source(self, args: Any, kwargs: Any) -> bool:
+        return any(self.is_source(value) for value in _tensors(args, kwargs))
+
+    def _tracked(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = name_of(func)
+        if name in QUESTIONS or name.startswith("set_"):
+            return func(*args, **kwargs)
+        tensors = _tensors(args, kwargs)
+        batched = [value for value in tensors if self.layout(value) is not None]
+        if name in ("detach", "data") or not any(self.is_source(value) for value in tensors):
+            result = func(*args, **kwargs)
+            if batched:
+                self._follow(func, name, args, kwargs, batched, result)
+            return result
+        return self._with_sources(func, name, args, kwargs, tensors, batched)
+
+    def _with_sources(
+        self, func: Any, name: str, args: Any, kwargs: Any, tensors: list[Tensor], batched: list[Tensor]
+    ) -> Any:
+        self.plan.has_operations = True
+        if name in ("to", "type_as") and batched and self.is_source(args[0]):
+            # Only its type counts.
+            args = (args[0], *(torch.empty((), dtype=b.dtype, device=b.device) if isinstance(b, Tensor) else b for b in args[1:]))
+            batched = []
+        key = self._key(name, tensors)
+        promoted = self.plan.promoted.get(key)
+        if not batched and promoted is None:
+            self.decide(lambda: ("derive", name == "setitem"))
+            return self._derive(func, name, args, kwargs, key)
+        if promoted is not None and promoted[0] == "constant":
+            self.tag(tensors[promoted[1]], promoted[2])
+            batched = [tensors[promoted[1]], *batched]
+        copied = promoted[1] if promoted is not None and promoted[0] == "copies" else None
+        self.decide(lambda: ("meet", name, copied))
+        result = self._met(func, name, args, kwargs, copied)
+        if copied is not None:
+            self.tag(result, Layout(copied))
+        elif isinstance(result, Tensor) and self._tag_of(result) is None or writes_in_place(func):
+            self._follow(func, name, args, kwargs, batched, result)
+        return result
+
+    def _met(self, func: Any, name: str, args: Any, kwargs: Any, copied: int | None) -> Any:
+        from hush.training.per_example.operation_rules import meet
+
+        if copied is None:
+            return meet(self, func, name, args, kwargs)
+        return self._copied(func, args, kwargs, copied)
+
+    def _key(self, name: str, tensors: list[Tensor]) -> Any:
+        """Return what tells this operation apart in every pass over the same kind of batch."""
+        names = tuple(
+            self.trained.get(id(value)) or getattr(self.recipe(value), "key", None)
+            for value in tensors
+            if self.is_source(value)
+        )
+        self._counts[name, names] += 1
+        return name, names, self._counts[name, names]
+
+    def _follow_constants(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Follow the batch where no gradient is recorded."""
+        name = name_of(func)
+        if name in QUESTIONS:
+            return
+        batched = [value for value in _tensors(args, kwargs) if self.layout(value) is not None]
+        if batched:
+            self._follow(func, name, args, kwargs, batched, result)
+
+    def _follow(self, func: Any, name: str, args: Any, kwargs: Any, batched: list[Tensor], result: Any) -> None:
+        """Note where the results hold the examples."""
+        if name == "setitem":
+            return self._follow_item(args)
+        parts = _tensors((result,), {})
+        if not parts:
+            return None
+        layouts = self._follower.results(func, name, args, kwargs, batched, result)
+        for part, layout in zip(parts, _layouts(layouts), strict=True):
+            if isinstance(layout, Layout) and id(part) not in self.trained:
+                if layout.owners is not None:
+                    self.plan.is_static = False
+                self.tag(part, layout)
+        return None
+
+    def _follow_item(self, args: Any) -> None:
+        """Note that a constant has become part of the batch, where an item of it was replaced."""
+        target, index, value = args
+        layout = self.layout(value)
+        if layout is None or self.layout(target) is not None or target is value:
+            return
+        if layout.dim in (ANYWHERE, NOWHERE):
+            self.tag(target, layout)
+            return
+        for dim, length in enumerate(target.shape):
+            if length != value.shape[layout.dim]:
+                continue
+            places = torch.arange(length).view([-1 if d == dim else 1 for d in range(target.dim())])
+            try:
+                item = places.expand(target.shape)[index]
+            except (RuntimeError, IndexError):
+                break
+            position = layout.dim - value.dim() + item.dim()
+            if 0 <= position and item.shape[position] == length and item.stride()[position] == 1:
+                self.tag(target, layout.at(dim))
+                return
+        self.tag(target, Layout(NOWHERE, inputs=layout.inputs))
+
+    # Functions of parameters alone
+
+    def _derive(self, func: Any, name: str, args: Any, kwargs: Any, key: Any) -> Any:
+        """Run an operation on parameters and constants, and write down its recipe."""
+        if name in RANDOM:
+            raise Unsupported(f"{self._named(args, kwargs)}: a random function of parameters ({name})")
+        stored = tree_map(self._stored, (args, kwargs), is_leaf=is_recipe)
+        if name == "setitem":
+            target = args[0]
+            before = stored[0][0] if isinstance(stored[0][0], Recipe) else target.detach().clone()
+            func(*args, **kwargs)
+            recipe = Recipe(_with_item, (before, *stored[0][1:]), {}, name, key, None, tuple(target.shape))
+            self.tag(target, recipe)
+            return None
+        pure = func
+        if writes_in_place(func):
+            pure = getattr(torch.Tensor, name)
+            if not isinstance(stored[0][0], Recipe):
+                stored = ((args[0].detach().clone(), *stored[0][1:]), stored[1])
+        result = func(*args, **kwargs)
+        parts = _tensors((result,), {})
+        single = isinstance(result, Tensor)
+        for number, part in enumerate(parts):
+            if part.is_floating_point() and part.requires_grad:
+                shape = tuple(part.shape)
+                self.tag(part, Recipe(pure, *stored, name, key, None if single else number, shape))
+        return result
+
+    def _stored(self, value: Any) -> Any:
+        recipe = self.recipe(value)
+        if recipe is not None:
+            return recipe
+        return value
+
+    def promote(self, source: Tensor, dim: int, length: int) -> None:
+        """Start again, as a function of parameters alone has turned out to have a row for each example.
+
+        Args:
+            source: The tensor.
+            dim: Its dimension that lies along the examples.
+            length: How long that is.
+        """
+        if self.is_replaying:
+            raise StaleLayout
+        recipe = self.recipe(source)
+        candidates = []
+        for step in () if recipe is None else steps(recipe):
+            candidates.extend(self._candidates(step, dim % source.dim(), length))
+        for _, key, promotion in sorted(candidates, key=lambda candidate: candidate[0]):
+            if key not in self.plan.promoted:
+                self.plan.promoted[key] = promotion
+                raise Restart
+        raise Unsupported(
+            f"{self._named((source,), {})}: its entries are used by one example each",
+            "A parameter cannot have a row for each example of a batch",
+        )
+
+    def _candidates(self, step: Recipe, dim: int, length: int) -> Iterator[tuple[bool, Any, tuple[Any, ...]]]:
+        """Yield what may have brought rows for examples into a recipe; later what is of another dimension."""
+        if step.name in _EXPANDING:
+            source = step.inputs()[0]
+            before = tuple(source.shape)
+            before = (1,) * (len(step.shape) - len(before)) + before
+            for number, (old, new) in enumerate(zip(before, step.shape, strict=True)):
+                if old == 1 and new == self.size:
+                    yield number != dim, step.key, ("copies", number)
+            return
+        for position, value in enumerate(_tensors(step.args, step.kwargs, is_recipe)):
+            if isinstance(value, Recipe) or id(value) in self.trained:
+                continue
+            for number, size in enumerate(value.shape):
+                if size in (self.size, length):
+                    inner = 1 if size == self.size else 0
+                    if inner:
+                        yield number != dim, step.key, ("constant", position, Layout(number))
+
+    # Taps
+
+    def tap_of(self, source: Tensor) -> Tensor:
+        """Return a tap [B, *shape] whose gradient is every example's gradient of a source."""
+        tap = self.engine.tap((self.size, *source.shape), source)
+        self.use(source, DenseGradient, num_taps=1)
+        return tap
+
+    def use(
+        self,
+        source: Tensor,
+        form: Callable[..., Gradient],
+        *,
+        num_taps: int,
+    ) -> None:
+        """Record that the last taps bring out the gradients of a source, in a form."""
+        for name in self.decide(lambda: self._names(source)):
+            layer = name.rpartition(".")[0] or "the model"
+            param = self.engine.parameter(name)
+            recipe = None if self.is_replaying else self.recipe(source)
+            if recipe is not None:
+                self.engine.record_use(layer, param, _LedBack(form, recipe, param), num_taps=num_taps)
+            else:
+                self.engine.record_use(layer, param, form, num_taps=num_taps)
+
+    def _names(self, source: Tensor) -> list[str]:
+        recipe = self.recipe(source)
+        if recipe is None:
+            return [self.trained[id(source)]]
+        return [self.trained[id(param)] for param in parameters(recipe, self.trained) if param.requires_grad]
+
+    def _named(self, args: Any, kwargs: Any) -> str:
+        names = [name for value in _tensors(args, kwargs) if self.is_source(value) for name in self._names(value)]
+        return ", ".join(names) or "the model"
+
+    def name_of_use(self, *values: Any) -> str:
+        """Return the names of the parameters among these tensors, for messages."""
+        return self.decide(lambda: self._named(values, {}))  # type: ignore[no-any-return]
+
+    def _copied(self, func: Any, args: Any, kwargs: Any, dim: int) -> Tensor:
+        """Expand a source to the batch along a dimension: every example gets a copy with a tap of its own."""
+        source = args[0]
+        shape = tuple(func(source.detach(), *args[1:], **kwargs).shape)
+        padded = source.detach().reshape((1,) * (len(shape) - source.dim()) + tuple(source.shape))
+        tap = self.tap_of(source).reshape(self.size, *padded.shape[:dim], *padded.shape[dim + 1 :])
+        copies = padded + tap.movedim(0, dim)
+        times = [new // old for new, old in zip(shape, copies.shape, strict=True)]
+        name = getattr(func, "__name__", "")
+        return copies.repeat(times) if "repeat" in name or "tile" in name else copies.expand(shape)
+
+    # Modules with rules
+
+    def module(self, module: nn.Module, rule: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run a module: by its rule if its inputs hold examples in the usual place, or operation by operation."""
+        if not self.decide(lambda: self._fits(module, args, kwargs)):
+            self.plan.has_operations = True
+            return type(module).forward(module, *args, **kwargs)
+        self.paused = True
+        try:
+            result = rule(self.engine, module, *args, **kwargs)
+        finally:
+            self.paused = False
+        if not self.is_replaying:
+            self._tag_outputs(module, result)
+        return result
+
+    def _fits(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        tensors = _tensors(args, kwargs)
+        if any(self.is_source(value) for value in tensors):
+            return False
+        dim = _batch_dim(module)
+        layouts = [(value, layout) for value in tensors if (layout := self.layout(value)) is not None]
+        first = self.layout(tensors[0]) if tensors else None
+        if first is None:
+            return False
+        return all(
+            value.dim() > dim and value.shape[dim] == self.size and layout.owners is None and layout.dim in (dim, ANYWHERE)
+            for value, layout in layouts
+            if value is tensors[0]
+        )
+
+    def _tag_outputs(self, module: nn.Module, result: Any) -> None:
+        dim = _batch_dim(module)
+        parts = _tensors((result,), {})
+        for number, part in enumerate(parts):
+            of_part = dim if number == 0 else _batch_dim_of_states(module)
+            self.tag(part, Layout(ANYWHERE if self.size == 1 else of_part))
+
+
+class _LedBack:
+    """The form of a gradient that is led back to a parameter."""
+
+    def __init__(self, form: Callable[..., Gradient], recipe: Recipe, param: Tensor) -> None:
+        self.form, self.recipe, self.param = form, recipe, param
+
+    def __call__(self, *values: Tensor) -> Gradient:
+        gradients = self.form(*values)
+        rows = table_rows(self.recipe, self.param, gradients)
+        if rows is not None:
+            return rows
+        return DenseGradient(led_back(self.recipe, self.param, gradients.materialize()))
+
+
+def table_rows(recipe: Recipe, param: Tensor, gradients: Gradient) -> Gradient | None:
+    """Return the gradient of a table of which all examples looked up the same rows, without a table for each."""
+    from hush.training.per_example.gradients import add_up_rows
+
+    indices, table = recipe.args[:2] if recipe.name == "embedding" and len(recipe.args) > 1 else (None, None)
+    if table is not param or not isinstance(indices, Tensor):
+        return None
+    padding = recipe.args[2] if len(recipe.args) > 2 else recipe.kwargs.get("padding_idx")
+    values = gradients.materialize()
+    values = values.reshape(len(values), -1, param.shape[1])
+    rows = indices.reshape(1, -1)
+    if padding is not None:
+        values = values.masked_fill((rows == padding % len(param)).unsqueeze(-1), 0.0)
+    return add_up_rows(rows.expand(len(values), -1), values, len(param))
+
+
+def _batch_dim(module: nn.Module) -> int:
+    """Return the dimension in which a module expects the examples."""
+    return 0 if getattr(module, "batch_first", True) else 1
+
+
+def _batch_dim_of_states(module: nn.Module) -> int:
+    """Return the dimension of the examples in other results than the first."""
+    return 1 if isinstance(module, nn.RNNBase) else 0
+
+
+def _with_item(target: Tensor, index: Any, value: Any) -> Tensor:
+    result = target.clone()
+    result[index] = value
+    return result
+
+
+def _nothing() -> None:
+    return None
+
+
+def _layouts(structure: Any) -> list[Any]:
+    """Return the layouts in a structure of results, in order."""
+    if isinstance(structure, (tuple, list)):
+        return [layout for part in structure for layout in _layouts(part)]
+    return [structure]
+
+
+def _tensors(args: Any, kwargs: Any, also: Callable[[Any], bool] | None = None) -> list[Any]:
+    """Return the tensors among the arguments, also within lists."""
+    values: list[Any] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor) or (also is not None and also(value)):
+            values.append(value)
+        elif isinstance(value, (tuple, list)):
+            values.extend(_tensors(value, {}, also))
+    return values
