@@ -89,8 +89,7 @@ class LinearFunction(Function):
             x if wants_products else None,
             g if wants_products else None,
             torch.bmm(g.mT, x) if wants_dense else None,
-            # In fp32: a sum over many positions would be too coarse in half precision.
-            g.sum(1, dtype=torch.float32) if wants_bias else None,
+            g.sum(1, dtype=_wide(g)) if wants_bias else None,
         )
 
 
@@ -135,7 +134,7 @@ class Convolution(Function):
             g if wants_products else None,
             # Each example's own weight gradient, which torch would only give summed.
             shape.per_example(x, g) if wants_dense else None,
-            g.flatten(2).sum(2, dtype=torch.float32) if wants_bias else None,
+            g.flatten(2).sum(2, dtype=_wide(g)) if wants_bias else None,
         )
 
 
@@ -172,9 +171,14 @@ class Affine(Function):
         x, *weight = _saved(ctx)
         # y = x w + b, elementwise: dL/dx = g w, dL/dw = sum of g x, dL/db = sum of g.
         of_input = (g * weight[0] if weight else g).to(x.dtype) if ctx.needs_input_grad[2] else None
-        g = g.float()  # sums over many positions would be too coarse in half precision
+        g = g.to(_wide(g))
         of_weight = _summed(g * x, ctx.dims) if ctx.wanted[0] else None
         return None, None, of_input, None, None, of_weight, _summed(g, ctx.dims) if ctx.wanted[1] else None
+
+
+def _wide(g: Tensor) -> torch.dtype:
+    """Return the type of sums over positions: fp32 at least, as half precision would be too coarse."""
+    return torch.float64 if g.dtype is torch.float64 else torch.float32
 
 
 def _summed(values: Tensor, dims: tuple[int, ...]) -> Tensor:

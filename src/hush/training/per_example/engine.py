@@ -31,6 +31,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.training.kernels.graphs import GraphReplay
 from hush.training.per_example import sequence_rules as sequence_rules
 from hush.training.per_example.buffers import BufferWatch
+from hush.training.per_example.checkpoints import Checkpoints
 from hush.training.per_example.clipped_sum import ClippedSum, ClipTargets, ParameterUses, Use, clip_and_sum
 from hush.training.per_example.gradients import Gradient
 from hush.training.per_example.norms import rounding_slack
@@ -111,6 +112,7 @@ class GradientEngine:
         self._graphs = GraphReplay()
         trained = {id(param): name for name, param in self._params.items()}
         self.mode = OperationMode(self, trained)
+        self._checkpoints = Checkpoints()
         self.attach()
 
     # Attaching
@@ -274,6 +276,10 @@ class GradientEngine:
         return self._run(forward, args, kwargs, None)
 
     def _run(self, forward: Callable[..., Any], args: Any, kwargs: Any, kind: str | None) -> Any:
+        with self._checkpoints.switched_off():
+            return self._run_once(forward, args, kwargs, kind)
+
+    def _run_once(self, forward: Callable[..., Any], args: Any, kwargs: Any, kind: str | None) -> Any:
         key = None if kind is None else self._call_key(args, kwargs)
         mark = self._recorder.mark()
         known = self._known.get(key) if key is not None else None
@@ -288,7 +294,9 @@ class GradientEngine:
         known = known or KnownCall(Plan())
         result = self._learn(forward, known.plan, args, kwargs, mark)
         if key is not None:
-            known.layout = self._recorder.since(mark) if known.plan.is_static else None
+            # Dynamo would not let checkpoints be switched off.
+            can_be_replayed = known.plan.is_static and (self.backend is None or not self._checkpoints.were_used)
+            known.layout = self._recorder.since(mark) if can_be_replayed else None
             self._known[key] = known
         return result
 

@@ -380,7 +380,8 @@ def affine(
     plain = [None if param is None else param.detach().view(shape) for param in (weight, bias)]
     if used:
         x = engine.batched(x, name)
-    wide = torch.empty((), device=x.device, dtype=torch.float32)
+    # Sums over positions would be too coarse in half precision.
+    wide = torch.empty((), device=x.device, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
     taps: list[Tensor | None] = []
     for key, param in (("weight", weight), ("bias", bias)):
         if key not in used or param is None:
