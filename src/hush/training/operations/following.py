@@ -17,12 +17,14 @@ from torch.utils._pytree import tree_map_only
 from hush.training.operations.lookups import indexed
 from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout, owners_of, regular, reshaped
 from hush.training.operations.names import (
+    ALONG,
     PRODUCTS,
     REDUCTIONS,
     RESHAPES,
     SAME_DIM,
     SAME_SHAPE,
     VIEWS,
+    WRITES,
     is_pointwise,
 )
 
@@ -65,6 +67,8 @@ class Follower:
         inputs = frozenset().union(*(layout.inputs for layout in layouts))
         if all(layout.dim == ANYWHERE for layout in layouts):
             return tree_map_only(Tensor, lambda _: layouts[0], out)
+        if name in WRITES and (target := self.layout_of(args[0])) is not None:
+            return target  # indices say where within it, and values are those of the same examples
         if any(layout.dim == NOWHERE for layout in layouts) and name not in ("getitem", "index_select", "embedding"):
             return self._nowhere(out, inputs, layouts, batched)
         result = self._by_kind(func, name, args, kwargs, batched, layouts, out)
@@ -94,9 +98,11 @@ class Follower:
         if name == "einsum":
             return self._einsum(args, out)
         if name in ("embedding", "gather", "one_hot"):
-            index = args[1] if name == "gather" else args[0]
+            index = args[0] if name != "gather" else args[2] if len(args) > 2 else kwargs["index"]
             of_index = self.layout_of(index)
             return of_index if of_index is not None else self._same_dim(batched, layouts, out)
+        if name in ALONG and layout.dim in _dims_of(name, args, kwargs, x.dim()):
+            return self._along(name, x, layout, out)
         if name == "scaled_dot_product_attention":
             return self._one([(b, known) for b, known in zip(batched, layouts, strict=True)], out)
         if name in REDUCTIONS and not (len(args) > 1 and isinstance(args[1], Tensor)):
@@ -113,8 +119,6 @@ class Follower:
             return None
         chosen: Layout | None = None
         for x, layout in batched:
-            if x.shape[layout.dim] == 1:
-                continue  # broadcast: then it belongs to nobody in particular
             moved = layout.at(layout.dim - x.dim() + out.dim())
             if moved.dim < 0 or moved.dim >= out.dim() or out.shape[moved.dim] != x.shape[layout.dim]:
                 return None
@@ -257,6 +261,19 @@ class Follower:
             return Layout(NOWHERE, inputs=layout.inputs)
         return layout if out.dim() == x.dim() else layout.at(layout.dim - sum(dim < layout.dim for dim in reduced))
 
+    def _along(self, name: str, x: Tensor, layout: Layout, out: Any) -> Any:
+        """Return the layouts of results that are sorted, or added up, along the dimension of the batch."""
+        if name == "sort" and x.dim() == 1:
+            order = out[1]
+            owners = owners_of(layout, len(order), self.size, order.device)[order]
+            return tree_map_only(Tensor, lambda _: Layout(0, 1, owners, layout.inputs), out)
+        if name == "flip" or (name == "argsort" and x.dim() == 1):
+            length = x.shape[layout.dim]
+            order = torch.arange(length - 1, -1, -1) if name == "flip" else out
+            owners = owners_of(layout, length, self.size, order.device)
+            return regular(layout.dim, owners[order.to(owners.device)], self.size, layout.inputs)
+        return None
+
     def _same_dim(self, batched: list[Tensor], layouts: list[Layout], out: Any) -> Any:
         def of_part(part: Tensor) -> Layout:
             for x, layout in zip(batched, layouts, strict=True):
@@ -295,6 +312,15 @@ class Follower:
         if len(dims) != 1 or before.sizes[dims[0]] != x.shape[layout.dim]:
             return Layout(NOWHERE, inputs=layout.inputs)
         return layout.at(dims[0])
+
+
+def _dims_of(name: str, args: Any, kwargs: Any, dims: int) -> set[int]:
+    """Return the dimensions along which an operation sorts, adds up or turns around."""
+    position = 2 if name in ("topk", "roll") else 1
+    chosen = kwargs.get("dim", kwargs.get("dims", args[position] if len(args) > position else -1))
+    if isinstance(chosen, bool) or chosen is None:
+        chosen = -1
+    return {dim % dims for dim in ([chosen] if isinstance(chosen, int) else chosen)}
 
 
 class _Shape:

@@ -27,7 +27,7 @@ SAME_SHAPE = frozenset(
     "requires_grad zeros_like ones_like empty_like full_like rand_like randn_like randint_like dropout alpha_dropout "
     "feature_dropout feature_alpha_dropout dropout1d dropout2d dropout3d softmax log_softmax softmin layer_norm "
     "rms_norm group_norm instance_norm batch_norm normalize cumsum cumprod logcumsumexp cummax cummin sort argsort "
-    "masked_fill copy fill zero tril triu nan_to_num local_response_norm relu relu6 gelu silu elu selu celu hardtanh "
+    "masked_fill copy fill zero tril triu flip roll nan_to_num local_response_norm relu relu6 gelu silu elu selu celu hardtanh "
     "leaky_relu rrelu softplus softshrink hardshrink tanhshrink softsign threshold logsigmoid mish hardswish "
     "hardsigmoid sigmoid tanh clip clamp gumbel_softmax where masked_scatter scatter scatter_add scatter_reduce "
     "index_add index_copy index_fill index_put fft ifft fft2 ifft2 fftn ifftn fftshift ifftshift setitem "
@@ -47,7 +47,16 @@ REDUCTIONS = frozenset(
     "sum nansum mean nanmean amax amin aminmax max min var std prod norm vector_norm any all logsumexp argmax argmin "
     "median nanmedian mode count_nonzero var_mean std_mean".split()
 )
+# Their results mix entries along a dimension.
+ALONG = frozenset(
+    "sort argsort topk cumsum cumprod cummax cummin logcumsumexp softmax log_softmax softmin flip roll normalize "
+    "gumbel_softmax diff".split()
+)
+# Values are written into the first argument, at places that are given as indices.
+WRITES = frozenset("index_add index_copy index_put index_fill scatter scatter_add scatter_reduce masked_scatter".split())
 PRODUCTS = frozenset("matmul mm bmm mv addmm baddbmm".split())
+# Dynamo does not show these to a function mode.
+UNSEEN_BY_DYNAMO = frozenset("T mT H mH real imag weight_norm".split())
 # Random numbers: a function of parameters that draws some cannot be computed again.
 RANDOM = frozenset(
     "dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d rand_like randn_like randint_like bernoulli "

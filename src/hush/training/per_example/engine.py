@@ -37,13 +37,16 @@ from hush.training.per_example.gradients import Gradient
 from hush.training.per_example.norms import rounding_slack
 from hush.training.per_example.operation_mode import OperationMode, Plan, RandomStates, Restart
 from hush.training.per_example.rules import attach
-from hush.training.per_example.taps import Mark, TapLayout, TapRecorder
+from hush.training.per_example.taps import Mark, StaleLayout, TapLayout, TapRecorder
 from hush.training.plan.clipping import Clipping
 
 # Small gradients vanish in fp16. Losses are scaled up by this, and clip factors scale back.
 _FP16_SCALE = 2.0**10
 
 _MAX_RESTARTS = 64  # of a pass that finds out, one after the other, which constants have a row for each example
+
+_MAX_FAILURES = 4  # of a compiled call to ask for the taps that are known: then it runs eagerly
+_MAX_KNOWN = 256  # kinds of calls to remember
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of a call of the model
 
@@ -55,10 +58,12 @@ class KnownCall:
     Attributes:
         plan: What was decided about its operations.
         layout: Its taps; None, if data decide about them.
+        failures: How often they were not those of the next call.
     """
 
     plan: Plan
     layout: TapLayout | None = None
+    failures: int = 0
 
 
 class GradientEngine:
@@ -283,22 +288,27 @@ class GradientEngine:
         key = None if kind is None else self._call_key(args, kwargs)
         mark = self._recorder.mark()
         known = self._known.get(key) if key is not None else None
+        failures = 0
         if known is not None and known.layout is not None:
-            complete, result = self._recorder.replay(known.layout, lambda: self._replayed(known.plan, args, kwargs))
+            known_call = known
+            complete, result = self._recorder.replay(known.layout, lambda: self._replayed(known_call, args, kwargs))
             if complete:
                 return result
             # The model used other layers than last time: learn their taps again.
-            del self._known[key]
+            failures = known.failures + 1
             self._recorder.rewind(mark)
             known = None
-        known = known or KnownCall(Plan())
+        known = known or KnownCall(Plan(), failures=failures)
         result = self._learn(forward, known.plan, args, kwargs, mark)
         if key is not None:
-            # Dynamo would not let checkpoints be switched off.
-            can_be_replayed = known.plan.is_static and (self.backend is None or not self._checkpoints.were_used)
-            known.layout = self._recorder.since(mark) if can_be_replayed else None
-            self._known[key] = known
+            known.layout = self._recorder.since(mark) if known.plan.is_static else None
+            self._remember(key, known)
         return result
+
+    def _remember(self, key: Any, known: KnownCall) -> None:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[key] = known
 
     def _learn(self, forward: Callable[..., Any], plan: Plan, args: Any, kwargs: Any, mark: Mark) -> Any:
         """Run a forward, and watch where the batch and the parameters go."""
@@ -313,13 +323,22 @@ class GradientEngine:
                 states.restore()
         raise Unsupported("the model: it uses parameters in too many places with a row for each example")
 
-    def _replayed(self, plan: Plan, args: Any, kwargs: Any) -> Any:
-        forward = self._call_model if self.backend is None else self._compiled_forward()
+    def _replayed(self, known: KnownCall, args: Any, kwargs: Any) -> Any:
+        plan = known.plan
+        # Dynamo would not let checkpoints be switched off.
+        is_compiled = plan.is_compilable and known.failures < _MAX_FAILURES and not self._checkpoints.were_used
+        forward = self._compiled_forward() if self.backend is not None and is_compiled else self._call_model
         if not plan.has_operations:
             return forward(*args, **kwargs)
         assert self._batch_size is not None
         with self.mode.replaying(self._batch_size, plan):
-            return forward(*args, **kwargs)
+            if forward is self._call_model:
+                return forward(*args, **kwargs)
+            try:
+                return forward(*args, **kwargs)
+            except (TypeError, IndexError, AttributeError) as error:
+                # A rule was given another operation than the one it had been decided for.
+                raise StaleLayout from error
 
     def _compiled_forward(self) -> Callable[..., Any]:
         if self._compiled is None:

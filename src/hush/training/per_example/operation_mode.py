@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from hush.errors import Unsupported
 from hush.training.operations.following import Conflict, Follower
 from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout
-from hush.training.operations.names import QUESTIONS, RANDOM, name_of, writes_in_place
+from hush.training.operations.names import QUESTIONS, RANDOM, UNSEEN_BY_DYNAMO, name_of, writes_in_place
 from hush.training.operations.recipes import Recipe, is_recipe, led_back, parameters, steps
 from hush.training.per_example.gradients import DenseGradient, Gradient
 from hush.training.per_example.taps import StaleLayout
@@ -54,6 +54,14 @@ class RandomStates:
             torch.cuda.set_rng_state_all(self._cuda)
 
 
+class Refusal(Exception):
+    """Carries an `Unsupported` through torch's operators, which take every `TypeError` for their own."""
+
+    def __init__(self, reason: Unsupported) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class Restart(Exception):
     """The pass has to start again: a constant has turned out to have a row for each example, or an input none."""
 
@@ -67,6 +75,7 @@ class Plan:
         promoted: Operations on parameters and constants whose results have a row for each example, and where.
         shared: The numbers of inputs that all examples share, although they are as long as the batch.
         is_static: Whether a later pass over other data decides alike.
+        is_compilable: Whether Dynamo shows all of its operations.
         has_operations: Whether there is anything but modules with rules.
     """
 
@@ -74,11 +83,13 @@ class Plan:
     promoted: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     shared: set[int] = field(default_factory=set)
     is_static: bool = True
+    is_compilable: bool = True
     has_operations: bool = False
 
     def begin(self) -> None:
         """Forget the decisions of a pass that starts again, but not what it has found out."""
-        self.decisions, self.is_static, self.has_operations = [], True, False
+        self.decisions, self.has_operations = [], False
+        self.is_static = self.is_compilable = True
 
 
 class OperationMode(TorchFunctionMode):
@@ -104,6 +115,8 @@ class OperationMode(TorchFunctionMode):
         self._derived: list[Tensor] = []
         self._counts: Counter[Any] = Counter()
         self._follower = Follower(0, self.layout)
+        self._copied_layout = Layout(0)
+        self._lost_by = "the beginning"
 
     # Passes
 
@@ -121,6 +134,8 @@ class OperationMode(TorchFunctionMode):
                 yield
         except Conflict as conflict:
             self._share_input(conflict)
+        except Refusal as refusal:
+            raise refusal.reason from None
         finally:
             self.active = False
             for value in tagged:
@@ -231,7 +246,7 @@ class OperationMode(TorchFunctionMode):
         layout = self.decide(lambda: self.layout(value))
         if layout is None or not layout.is_known:
             raise Unsupported(
-                f"{name}: a parameter meets values whose examples cannot be told apart",
+                f"{name}: a parameter meets values whose examples cannot be told apart, perhaps since {self._lost_by}",
                 "Keep examples in a dimension of their own",
             )
         if layout.owners is not None:
@@ -247,27 +262,32 @@ class OperationMode(TorchFunctionMode):
             if not self.paused and not self.is_replaying:
                 self._follow_constants(func, args, kwargs, result)
             return result
-        return self._replayed(func, args, kwargs) if self.is_replaying else self._tracked(func, args, kwargs)
+        if self.is_replaying:
+            return self._replayed(func, args, kwargs)
+        try:
+            return self._tracked(func, args, kwargs)
+        except Unsupported as reason:
+            raise Refusal(reason) from reason
 
     def call(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Run an operation from within a rule, as if the model had done it."""
         return self.__torch_function__(func, (), args, kwargs)
 
     def _replayed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            name = getattr(func.__self__, "__name__", "")
-        if name.strip("_") in QUESTIONS or name in ("detach", "data") or not self._has_source(args, kwargs):
+        # Dynamo does not know the names of functions, and shows no questions.
+        name = None if torch.compiler.is_compiling() else name_of(func)
+        if name in QUESTIONS or not self._has_source(args, kwargs):
             return func(*args, **kwargs)
-        decision = self.decide(_nothing)
-        if decision[0] == "derive":
-            result = func(*args, **kwargs)
-            if decision[1]:  # an item of a constant was written
-                result = None
-                self._derived.append(args[0])
-            self._derived.extend(_tensors((result,), {}))
-            return result
-        return self._met(func, decision[1], args, kwargs, decision[2])
+        kind, known_name, copied = self.decide(_nothing)
+        if name is not None and name != known_name:
+            raise StaleLayout
+        if kind == "meet":
+            return self._met(func, known_name, args, kwargs, copied)
+        result = func(*args, **kwargs)
+        if kind == "derive":
+            # An item of a constant may have been written.
+            self._derived.extend(_tensors((args[0] if known_name == "setitem" else result,), {}))
+        return result
 
     def _has_source(self, args: Any, kwargs: Any) -> bool:
         return any(self.is_source(value) for value in _tensors(args, kwargs))
@@ -278,7 +298,11 @@ class OperationMode(TorchFunctionMode):
             return func(*args, **kwargs)
         tensors = _tensors(args, kwargs)
         batched = [value for value in tensors if self.layout(value) is not None]
-        if name in ("detach", "data") or not any(self.is_source(value) for value in tensors):
+        has_source = any(self.is_source(value) for value in tensors)
+        if name in ("detach", "data") and has_source:
+            self.plan.has_operations = True
+            self.decide(lambda: ("constant", name, None))
+        if name in ("detach", "data") or not has_source:
             result = func(*args, **kwargs)
             if batched:
                 self._follow(func, name, args, kwargs, batched, result)
@@ -289,14 +313,20 @@ class OperationMode(TorchFunctionMode):
         self, func: Any, name: str, args: Any, kwargs: Any, tensors: list[Tensor], batched: list[Tensor]
     ) -> Any:
         self.plan.has_operations = True
+        if name in UNSEEN_BY_DYNAMO:
+            self.plan.is_compilable = False
         if name in ("to", "type_as") and batched and self.is_source(args[0]):
             # Only its type counts.
             args = (args[0], *(torch.empty((), dtype=b.dtype, device=b.device) if isinstance(b, Tensor) else b for b in args[1:]))
             batched = []
+        if name == "getitem" and isinstance(args[1], Tensor) and args[1].dim() == 0 and args[1].dtype is torch.int64:
+            # Which expert is next: a matter of control, as with a number. Data may decide otherwise in the next pass.
+            self.plan.is_static = self.plan.is_static and not batched
+            args, batched = (args[0], int(args[1])), [value for value in batched if value is not args[1]]
         key = self._key(name, tensors)
         promoted = self.plan.promoted.get(key)
         if not batched and promoted is None:
-            self.decide(lambda: ("derive", name == "setitem"))
+            self.decide(lambda: ("derive", name, None))
             return self._derive(func, name, args, kwargs, key)
         if promoted is not None and promoted[0] == "constant":
             self.tag(tensors[promoted[1]], promoted[2])
@@ -305,7 +335,7 @@ class OperationMode(TorchFunctionMode):
         self.decide(lambda: ("meet", name, copied))
         result = self._met(func, name, args, kwargs, copied)
         if copied is not None:
-            self.tag(result, Layout(copied))
+            self.tag(result, self._copied_layout)
         elif isinstance(result, Tensor) and self._tag_of(result) is None or writes_in_place(func):
             self._follow(func, name, args, kwargs, batched, result)
         return result
@@ -315,7 +345,7 @@ class OperationMode(TorchFunctionMode):
 
         if copied is None:
             return meet(self, func, name, args, kwargs)
-        return self._copied(func, args, kwargs, copied)
+        return self._copied(func, name, args, kwargs, copied)
 
     def _key(self, name: str, tensors: list[Tensor]) -> Any:
         """Return what tells this operation apart in every pass over the same kind of batch."""
@@ -344,6 +374,9 @@ class OperationMode(TorchFunctionMode):
         if not parts:
             return None
         layouts = self._follower.results(func, name, args, kwargs, batched, result)
+        lost = [layout for layout in _layouts(layouts) if isinstance(layout, Layout) and not layout.is_known]
+        if lost and all(known.is_known for value in batched if (known := self.layout(value)) is not None):
+            self._lost_by = name
         for part, layout in zip(parts, _layouts(layouts), strict=True):
             if isinstance(layout, Layout) and id(part) not in self.trained:
                 if layout.owners is not None:
@@ -378,6 +411,8 @@ class OperationMode(TorchFunctionMode):
 
     def _derive(self, func: Any, name: str, args: Any, kwargs: Any, key: Any) -> Any:
         """Run an operation on parameters and constants, and write down its recipe."""
+        if name in RANDOM and "dropout" in name:
+            return self._dropped(func, args, kwargs)
         if name in RANDOM:
             raise Unsupported(f"{self._named(args, kwargs)}: a random function of parameters ({name})")
         stored = tree_map(self._stored, (args, kwargs), is_leaf=is_recipe)
@@ -402,26 +437,37 @@ class OperationMode(TorchFunctionMode):
                 self.tag(part, Recipe(pure, *stored, name, key, None if single else number, shape))
         return result
 
+    def _dropped(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Drop some entries of a function of parameters, for all examples alike: it is multiplied with a mask."""
+        mask = func(torch.ones_like(args[0]), *args[1:], **kwargs)
+        if bool((mask == 1).all()):
+            mask = torch.ones((), dtype=mask.dtype, device=mask.device)  # out of training
+        else:
+            self.plan.is_static = False
+        self.plan.decisions.pop()
+        return self.call(torch.mul, args[0], mask)
+
     def _stored(self, value: Any) -> Any:
         recipe = self.recipe(value)
         if recipe is not None:
             return recipe
         return value
 
-    def promote(self, source: Tensor, dim: int, length: int) -> None:
+    def promote(self, source: Tensor, dim: int, length: int, layout: Layout) -> None:
         """Start again, as a function of parameters alone has turned out to have a row for each example.
 
         Args:
             source: The tensor.
             dim: Its dimension that lies along the examples.
             length: How long that is.
+            layout: The layout of the batch that it meets.
         """
         if self.is_replaying:
             raise StaleLayout
         recipe = self.recipe(source)
         candidates = []
         for step in () if recipe is None else steps(recipe):
-            candidates.extend(self._candidates(step, dim % source.dim(), length))
+            candidates.extend(self._candidates(step, dim % source.dim(), length, layout))
         for _, key, promotion in sorted(candidates, key=lambda candidate: candidate[0]):
             if key not in self.plan.promoted:
                 self.plan.promoted[key] = promotion
@@ -431,24 +477,26 @@ class OperationMode(TorchFunctionMode):
             "A parameter cannot have a row for each example of a batch",
         )
 
-    def _candidates(self, step: Recipe, dim: int, length: int) -> Iterator[tuple[bool, Any, tuple[Any, ...]]]:
+    def _candidates(
+        self, step: Recipe, dim: int, length: int, layout: Layout
+    ) -> Iterator[tuple[bool, Any, tuple[Any, ...]]]:
         """Yield what may have brought rows for examples into a recipe; later what is of another dimension."""
         if step.name in _EXPANDING:
             source = step.inputs()[0]
             before = tuple(source.shape)
             before = (1,) * (len(step.shape) - len(before)) + before
             for number, (old, new) in enumerate(zip(before, step.shape, strict=True)):
-                if old == 1 and new == self.size:
+                if new == old * self.size:
                     yield number != dim, step.key, ("copies", number)
             return
         for position, value in enumerate(_tensors(step.args, step.kwargs, is_recipe)):
             if isinstance(value, Recipe) or id(value) in self.trained:
                 continue
             for number, size in enumerate(value.shape):
-                if size in (self.size, length):
-                    inner = 1 if size == self.size else 0
-                    if inner:
-                        yield number != dim, step.key, ("constant", position, Layout(number))
+                if size == length:
+                    yield number != dim, step.key, ("constant", position, layout.at(number))
+                elif size == self.size:
+                    yield True, step.key, ("constant", position, Layout(number))
 
     # Taps
 
@@ -489,16 +537,19 @@ class OperationMode(TorchFunctionMode):
         """Return the names of the parameters among these tensors, for messages."""
         return self.decide(lambda: self._named(values, {}))  # type: ignore[no-any-return]
 
-    def _copied(self, func: Any, args: Any, kwargs: Any, dim: int) -> Tensor:
+    def _copied(self, func: Any, name: str, args: Any, kwargs: Any, dim: int) -> Tensor:
         """Expand a source to the batch along a dimension: every example gets a copy with a tap of its own."""
         source = args[0]
         shape = tuple(func(source.detach(), *args[1:], **kwargs).shape)
         padded = source.detach().reshape((1,) * (len(shape) - source.dim()) + tuple(source.shape))
-        tap = self.tap_of(source).reshape(self.size, *padded.shape[:dim], *padded.shape[dim + 1 :])
-        copies = padded + tap.movedim(0, dim)
+        copies = padded + self.tap_of(source).reshape(self.size, *padded.shape)
+        # The whole is repeated for every example, or each entry is.
+        interleaved = name == "repeat_interleave"
+        if not self.is_replaying:
+            self._copied_layout = Layout(dim, 1 if interleaved else padded.shape[dim])
+        copies = copies.movedim(0, dim + interleaved).flatten(dim, dim + 1)
         times = [new // old for new, old in zip(shape, copies.shape, strict=True)]
-        name = getattr(func, "__name__", "")
-        return copies.repeat(times) if "repeat" in name or "tile" in name else copies.expand(shape)
+        return copies.repeat(times) if name in ("repeat", "tile", "repeat_interleave") else copies.expand(shape)
 
     # Modules with rules
 

@@ -73,7 +73,7 @@ def _copies(mode: OperationMode, source: Tensor, layout: Layout, position: int, 
     if layout.dim == ANYWHERE:
         return source.detach() + mode.tap_of(source).squeeze(0)
     if source.dim() >= position and source.shape[-position] != 1:
-        mode.promote(source, -position, length)
+        mode.promote(source, -position, length, layout)
     padded = source.detach().reshape((1,) * max(position - source.dim(), 0) + tuple(source.shape))
     dim = padded.dim() - position
     tap = mode.tap_of(source).reshape(mode.size, *padded.shape[:dim], *padded.shape[dim + 1 :])
@@ -135,7 +135,7 @@ def _join(mode: OperationMode, func: Any, *args: Any, **kwargs: Any) -> Any:
         elif layout.dim == ANYWHERE:
             new.append(part.detach() + mode.tap_of(part).squeeze(0))
         else:
-            mode.promote(part, layout.dim, parts[number].shape[layout.dim])
+            mode.promote(part, layout.dim, parts[number].shape[layout.dim], layout)
     return func(new, *args[1:], **kwargs)
 
 
@@ -252,6 +252,28 @@ def _add_product(
     return mode.call(torch.add, product, input if beta == 1 else mode.call(torch.mul, input, beta))
 
 
+@operation("grouped_mm", "grouped_mm_fallback")
+def _grouped_product(mode: OperationMode, func: Any, x: Any, weight: Any, offs: Any, **others: Any) -> Any:
+    """Multiply rows that are sorted by expert with the weight of their expert, one expert after the other."""
+    if any(value is not None for value in others.values()) or x.dim() != 2 or weight.dim() != 3:
+        raise Unsupported(f"{mode.name_of_use(weight)}: grouped_mm in another form than rows times experts")
+    mode.plan.is_static = False
+    recipe = mode.recipe(weight)
+    turned = recipe is not None and recipe.name == "transpose" and {dim % 3 for dim in recipe.args[1:]} == {1, 2}
+    base = recipe.args[0] if recipe is not None and turned and isinstance(recipe.args[0], Tensor) else None
+    parts, start = [], 0
+    for expert, end in enumerate(offs.tolist()):
+        if end > start:
+            rows = mode.call(torch.Tensor.__getitem__, x, slice(start, end))
+            matrix = mode.call(torch.Tensor.__getitem__, weight if base is None else base, expert)
+            parts.append(mode.call(F.linear, rows, mode.call(torch.Tensor.t, matrix) if base is None else matrix))
+        start = end
+    if start < len(x):  # rows without an expert
+        rows = mode.call(torch.Tensor.__getitem__, x, slice(start, None))
+        parts.append(mode.call(torch.mul, mode.call(torch.narrow, rows, 1, 0, 1), weight.new_zeros(weight.shape[2])))
+    return mode.call(torch.cat, parts, 0)
+
+
 # Convolutions and tables
 
 
@@ -268,9 +290,9 @@ def _convolution(
     groups: int = 1,
 ) -> Any:
     """Run a convolution."""
-    name = func.__name__
-    layout = mode.layout_to_use(input, name)
     dims = weight.dim() - 2
+    name = f"conv{dims}d"
+    layout = mode.layout_to_use(input, name)
     kinds = mode.decide(lambda: (_weight_kind(mode, weight), _bias_kind(mode, bias)))
     usual = layout.dim in (0, ANYWHERE) and input.dim() == weight.dim() and input.shape[0] == mode.size
     if not usual or isinstance(padding, str) or kinds[0][0] not in ("constant", "parameter") or kinds[1][0] == "derived":
@@ -446,12 +468,24 @@ def _gru_cell(
     return mode.call(torch.add, n, change)
 
 
-@operation("rnn_tanh_cell", "rnn_relu_cell")
 def _rnn_cell(
-    mode: OperationMode, func: Any, x: Any, hidden: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    activation: Any,
+    mode: OperationMode,
+    func: Any,
+    x: Any,
+    hidden: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any = None,
+    b_hh: Any = None,
 ) -> Any:
+    """Write one step of a simple recurrent layer out."""
     total = mode.call(torch.add, mode.call(F.linear, x, w_ih, b_ih), mode.call(F.linear, hidden, w_hh, b_hh))
-    return mode.call(torch.tanh if "tanh" in func.__name__ else torch.relu, total)
+    return mode.call(activation, total)
+
+
+operation("rnn_tanh_cell")(partial(_rnn_cell, torch.tanh))
+operation("rnn_relu_cell")(partial(_rnn_cell, torch.relu))
 
 
 # One example at a time
