@@ -290,7 +290,22 @@ class OperationMode(TorchFunctionMode):
         return result
 
     def _has_source(self, args: Any, kwargs: Any) -> bool:
-        return any(self.is_source(value) for value in _tensors(args, kwargs))
+        """Return whether an operation takes a parameter, or what was computed from parameters alone.
+
+        Dynamo traces this for every operation of a model, so it is written for it: in the open, and without generators.
+        """
+        derived = self._derived
+        for value in args:
+            if isinstance(value, nn.Parameter):
+                if value.requires_grad:
+                    return True
+            elif isinstance(value, Tensor):
+                for other in derived:
+                    if value is other:
+                        return True
+            elif isinstance(value, (tuple, list)) and self._has_source(value, None):
+                return True
+        return bool(kwargs) and self._has_source(tuple(kwargs.values()), None)
 
     def _tracked(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = name_of(func)
