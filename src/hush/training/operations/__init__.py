@@ -6,5 +6,5 @@
 `lookups`    the same for indexing
 `recipes`    functions of parameters alone, through which gradients are led back
 
-Nothing here knows of gradients per example or of modules: `per_example.operation_mode` watches a forward pass with it.
+Nothing here knows of gradients per example or of modules: `per_example.watching` watches a forward pass with it.
 """

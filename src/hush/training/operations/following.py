@@ -2,7 +2,7 @@
 
 Operations fall into a few kinds: views, products, reductions, joins, look-ups, and those that work entry by entry. What
 is none of these is tried out on tensors without content: the dimension whose length follows that of the batch is the
-one that holds it. A result whose examples cannot be told apart is `NOWHERE`, which is refused once it meets a parameter.
+one that holds it. A result whose examples cannot be told apart is `NOWHERE`: refused once it meets a parameter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from hush.training.operations.lookups import indexed
 from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout, owners_of, regular, reshaped
+from hush.training.operations.lookups import indexed
 from hush.training.operations.names import (
     ALONG,
     PRODUCTS,
@@ -69,10 +69,20 @@ class Follower:
             return tree_map_only(Tensor, lambda _: layouts[0], out)
         if name in WRITES and (target := self.layout_of(args[0])) is not None:
             return target  # indices say where within it, and values are those of the same examples
+        if name in ("pack_padded_sequence", "pad_packed_sequence"):
+            return self._packed(name, args, layouts[0])
         if any(layout.dim == NOWHERE for layout in layouts) and name not in ("getitem", "index_select", "embedding"):
             return self._nowhere(out, inputs, layouts, batched)
         result = self._by_kind(func, name, args, kwargs, batched, layouts, out)
         return self._nowhere(out, inputs, layouts, batched) if result is None else result
+
+    @staticmethod
+    def _packed(name: str, args: Any, layout: Layout) -> Any:
+        """Return the layouts of packed sequences, which remember the order of the examples, and of padded ones."""
+        dim = 0 if args[2] else 1
+        if name == "pad_packed_sequence":
+            return layout.at(dim), None
+        return (layout.at(NOWHERE) if layout.dim == dim else Layout(NOWHERE, 0, None, layout.inputs)), None
 
     def _nowhere(self, out: Any, inputs: frozenset[int], layouts: list[Layout], batched: list[Tensor]) -> Any:
         return tree_map_only(Tensor, lambda _: Layout(NOWHERE, inputs=inputs), out)
@@ -149,7 +159,9 @@ class Follower:
                 if places.shape[dim] == length and stride == 1:
                     return layout.at(dim)
                 values = places[tuple(slice(None) if d == dim else 0 for d in range(places.dim()))]
-                owners = owners_of(layout, length, self.size, values.device if layout.owners is None else layout.owners.device)
+                owners = owners_of(
+                    layout, length, self.size, values.device if layout.owners is None else layout.owners.device
+                )
                 return regular(dim, owners[values.to(owners.device)], self.size, layout.inputs)
         return Layout(NOWHERE, inputs=layout.inputs)
 
@@ -175,17 +187,19 @@ class Follower:
         dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else 0)) % out.dim()
         layouts = [self.layout_of(part) for part in parts]
         known = [layout for layout in layouts if layout is not None]
-        if name == "stack":
-            moved = [layout.at(layout.dim + (layout.dim >= dim)) for layout in known]
-        else:
-            moved = known
+        moved = [layout.at(layout.dim + (layout.dim >= dim)) for layout in known] if name == "stack" else known
         if any(layout.dim != moved[0].dim for layout in moved):
             raise Conflict(moved)
         if name != "stack" and moved[0].dim == dim:
             if len(known) < len(parts):
                 return None
             owners = [
-                owners_of(layout, part.shape[dim], self.size, part.device if layout.owners is not None else torch.device("cpu"))
+                owners_of(
+                    layout,
+                    part.shape[dim],
+                    self.size,
+                    part.device if layout.owners is not None else torch.device("cpu"),
+                )
                 for part, layout in zip(parts, known, strict=True)
             ]
             inputs = frozenset().union(*(layout.inputs for layout in known))
@@ -299,10 +313,17 @@ class Follower:
 
             try:
                 tried = func(*tree_map_only(Tensor, empty, args), **tree_map_only(Tensor, empty, kwargs))
-            except Exception:  # an operation may raise anything here; then nothing is known about it
-                return None
+            except Exception:  # an operation may raise anything here; then shapes must do
+                return tree_map_only(Tensor, lambda part: self._guessed(part, layouts[0], batched[0]), out)
             shapes.append(tree_map_only(Tensor, lambda part: _Shape(part.shape), tried))
         return torch.utils._pytree.tree_map(lambda a, b: self._changed(a, b, layouts[0], batched[0]), *shapes)
+
+    @staticmethod
+    def _guessed(part: Tensor, layout: Layout, x: Tensor) -> Layout:
+        """Return the first dimension, if it is the only one that is as long as the batch's."""
+        length = x.shape[layout.dim]
+        dims = [dim for dim, other in enumerate(part.shape) if other == length]
+        return layout if layout.dim == 0 and dims == [0] else Layout(NOWHERE, inputs=layout.inputs)
 
     @staticmethod
     def _changed(before: Any, after: Any, layout: Layout, x: Tensor) -> Any:

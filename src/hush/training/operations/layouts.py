@@ -5,9 +5,9 @@ merged with heads, windows or positions into a dimension of B k rows, expanded, 
 which dimension holds the examples now, and in which order. Sizes are never compared with B to guess it: a sequence may
 be as long as the batch.
 
-The dimension of size n is split as (outer, B, inner): entry j belongs to example (j // inner) % B. A view that keeps the
-order of all entries keeps their owners, so it is enough to know after how many entries the example changes. Where data
-decide the order, as in a mixture of experts, the owners are written out.
+The dimension of size n is split as (outer, B, inner): entry j belongs to example (j // inner) % B. A view that keeps
+the order of all entries keeps their owners, so it is enough to know after how many entries the example changes. Where
+data decide the order, as in a mixture of experts, the owners are written out.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ backward direction, for all examples at once.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,8 +106,16 @@ def led_back(recipe: Recipe, param: Tensor, gradients: Tensor) -> Tensor:
     def result(value: Tensor) -> Tensor:
         return evaluated(recipe, {id(param): value})
 
-    with torch.enable_grad():
+    with torch.enable_grad(), quiet_fallbacks():
         output, backward = torch.func.vjp(result, base)
         gradients = gradients.to(output.dtype).reshape(len(gradients), *output.shape)
         total: Tensor = torch.func.vmap(lambda gradient: backward(gradient)[0])(gradients)
     return total.detach().to(dtype)
+
+
+@contextmanager
+def quiet_fallbacks() -> Iterator[None]:
+    """Let ``vmap`` run an operation one example at a time, without a warning that it is slow."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        yield

@@ -1,7 +1,7 @@
 """The gradient engine: runs a model so that every example's gradient can be clipped, with one backward pass.
 
 `GradientEngine` attaches to a model. Common layers get a private forward by a rule (`rules`); all other operations on
-trained parameters are seen by a mode (`operation_mode`). Module objects, their types, names and parameters stay as they are.
+trained parameters are seen by a mode (`watching`). Module objects, their types, names and parameters stay as they are.
 Outside of a private step, under ``no_grad`` and in copies, modules behave as usual. A private step:
 
 begin        records from now on, for a batch of this size
@@ -31,13 +31,14 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.training.kernels.graphs import GraphReplay
 from hush.training.per_example import sequence_rules as sequence_rules
 from hush.training.per_example.buffers import BufferWatch
-from hush.training.per_example.checkpoints import Checkpoints
 from hush.training.per_example.clipped_sum import ClippedSum, ClipTargets, ParameterUses, Use, clip_and_sum
 from hush.training.per_example.gradients import Gradient
 from hush.training.per_example.norms import rounding_slack
-from hush.training.per_example.operation_mode import OperationMode, Plan, RandomStates, Restart
 from hush.training.per_example.rules import attach
 from hush.training.per_example.taps import Mark, StaleLayout, TapLayout, TapRecorder
+from hush.training.per_example.watching.checkpoints import Checkpoints
+from hush.training.per_example.watching.mode import OperationMode
+from hush.training.per_example.watching.plan import Plan, RandomStates, Restart
 from hush.training.plan.clipping import Clipping
 
 # Small gradients vanish in fp16. Losses are scaled up by this, and clip factors scale back.

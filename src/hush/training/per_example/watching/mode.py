@@ -2,7 +2,7 @@
 
 Three kinds of tensors take part in an operation: those that depend on the batch, whose layout says which entries belong
 to which example (`operations.layouts`); parameters, and what was computed from parameters alone (`operations.recipes`);
-and constants. Where a parameter meets the batch, a rule for this operation puts a tap there (`operation_rules`).
+and constants. Where a parameter meets the batch, a rule for this operation puts a tap there (`meeting`).
 
 The first pass of a kind of batch tracks all this, and writes its decisions down in a `Plan`. Later passes of the same
 kind, and torch.compile's, follow the plan, and look at operations on parameters only.
@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -28,68 +28,17 @@ from hush.errors import Unsupported
 from hush.training.operations.following import Conflict, Follower
 from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout
 from hush.training.operations.names import QUESTIONS, RANDOM, UNSEEN_BY_DYNAMO, name_of, writes_in_place
-from hush.training.operations.recipes import Recipe, is_recipe, led_back, parameters, steps
+from hush.training.operations.recipes import Recipe, is_recipe, parameters, steps
 from hush.training.per_example.gradients import DenseGradient, Gradient
 from hush.training.per_example.taps import StaleLayout
+from hush.training.per_example.watching.led_back import LedBack
+from hush.training.per_example.watching.plan import Plan, Refusal, Restart
 
 if TYPE_CHECKING:
     from hush.training.per_example.engine import GradientEngine
 
 _TAG = "_hush_tag"
 _EXPANDING = ("expand", "expand_as", "broadcast_to", "repeat", "tile", "repeat_interleave")
-
-
-class RandomStates:
-    """The states of torch's random generators, so that a pass that starts again draws the same numbers."""
-
-    def __init__(self) -> None:
-        """Remember the states as they are now."""
-        self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-
-    def restore(self) -> None:
-        """Set the states as they were."""
-        torch.set_rng_state(self._cpu)
-        if self._cuda:
-            torch.cuda.set_rng_state_all(self._cuda)
-
-
-class Refusal(Exception):
-    """Carries an `Unsupported` through torch's operators, which take every `TypeError` for their own."""
-
-    def __init__(self, reason: Unsupported) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
-class Restart(Exception):
-    """The pass has to start again: a constant has turned out to have a row for each example, or an input none."""
-
-
-@dataclass(slots=True)
-class Plan:
-    """What a pass decided.
-
-    Attributes:
-        decisions: The decisions, in order.
-        promoted: Operations on parameters and constants whose results have a row for each example, and where.
-        shared: The numbers of inputs that all examples share, although they are as long as the batch.
-        is_static: Whether a later pass over other data decides alike.
-        is_compilable: Whether Dynamo shows all of its operations.
-        has_operations: Whether there is anything but modules with rules.
-    """
-
-    decisions: list[Any] = field(default_factory=list)
-    promoted: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
-    shared: set[int] = field(default_factory=set)
-    is_static: bool = True
-    is_compilable: bool = True
-    has_operations: bool = False
-
-    def begin(self) -> None:
-        """Forget the decisions of a pass that starts again, but not what it has found out."""
-        self.decisions, self.has_operations = [], False
-        self.is_static = self.is_compilable = True
 
 
 class OperationMode(TorchFunctionMode):
@@ -332,7 +281,10 @@ class OperationMode(TorchFunctionMode):
             self.plan.is_compilable = False
         if name in ("to", "type_as") and batched and self.is_source(args[0]):
             # Only its type counts.
-            args = (args[0], *(torch.empty((), dtype=b.dtype, device=b.device) if isinstance(b, Tensor) else b for b in args[1:]))
+            args = (
+                args[0],
+                *(torch.empty((), dtype=b.dtype, device=b.device) if isinstance(b, Tensor) else b for b in args[1:]),
+            )
             batched = []
         if name == "getitem" and isinstance(args[1], Tensor) and args[1].dim() == 0 and args[1].dtype is torch.int64:
             # Which expert is next: a matter of control, as with a number. Data may decide otherwise in the next pass.
@@ -351,12 +303,12 @@ class OperationMode(TorchFunctionMode):
         result = self._met(func, name, args, kwargs, copied)
         if copied is not None:
             self.tag(result, self._copied_layout)
-        elif isinstance(result, Tensor) and self._tag_of(result) is None or writes_in_place(func):
+        elif (isinstance(result, Tensor) and self._tag_of(result) is None) or writes_in_place(func):
             self._follow(func, name, args, kwargs, batched, result)
         return result
 
     def _met(self, func: Any, name: str, args: Any, kwargs: Any, copied: int | None) -> Any:
-        from hush.training.per_example.operation_rules import meet
+        from hush.training.per_example.watching.meeting import meet
 
         if copied is None:
             return meet(self, func, name, args, kwargs)
@@ -417,7 +369,7 @@ class OperationMode(TorchFunctionMode):
             except (RuntimeError, IndexError):
                 break
             position = layout.dim - value.dim() + item.dim()
-            if 0 <= position and item.shape[position] == length and item.stride()[position] == 1:
+            if position >= 0 and item.shape[position] == length and item.stride()[position] == 1:
                 self.tag(target, layout.at(dim))
                 return
         self.tag(target, Layout(NOWHERE, inputs=layout.inputs))
@@ -534,7 +486,7 @@ class OperationMode(TorchFunctionMode):
             param = self.engine.parameter(name)
             recipe = None if self.is_replaying else self.recipe(source)
             if recipe is not None:
-                self.engine.record_use(layer, param, _LedBack(form, recipe, param), num_taps=num_taps)
+                self.engine.record_use(layer, param, LedBack(form, recipe, param), num_taps=num_taps)
             else:
                 self.engine.record_use(layer, param, form, num_taps=num_taps)
 
@@ -579,7 +531,7 @@ class OperationMode(TorchFunctionMode):
         finally:
             self.paused = False
         if not self.is_replaying:
-            self._tag_outputs(module, result)
+            self._tag_outputs(module, args, result)
         return result
 
     def _fits(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
@@ -589,50 +541,29 @@ class OperationMode(TorchFunctionMode):
         dim = _batch_dim(module)
         layouts = [(value, layout) for value in tensors if (layout := self.layout(value)) is not None]
         first = self.layout(tensors[0]) if tensors else None
-        if first is None:
-            return False
+        if first is None or not first.is_known:
+            # These rules know packed sequences, and refuse what they do not know by name.
+            return isinstance(module, (nn.RNNBase, nn.MultiheadAttention))
         return all(
-            value.dim() > dim and value.shape[dim] == self.size and layout.owners is None and layout.dim in (dim, ANYWHERE)
+            value.dim() > dim
+            and value.shape[dim] == self.size
+            and layout.owners is None
+            and layout.dim in (dim, ANYWHERE)
             for value, layout in layouts
             if value is tensors[0]
         )
 
-    def _tag_outputs(self, module: nn.Module, result: Any) -> None:
+    def _tag_outputs(self, module: nn.Module, args: Any, result: Any) -> None:
         dim = _batch_dim(module)
-        parts = _tensors((result,), {})
-        for number, part in enumerate(parts):
-            of_part = dim if number == 0 else _batch_dim_of_states(module)
-            self.tag(part, Layout(ANYWHERE if self.size == 1 else of_part))
-
-
-class _LedBack:
-    """The form of a gradient that is led back to a parameter."""
-
-    def __init__(self, form: Callable[..., Gradient], recipe: Recipe, param: Tensor) -> None:
-        self.form, self.recipe, self.param = form, recipe, param
-
-    def __call__(self, *values: Tensor) -> Gradient:
-        gradients = self.form(*values)
-        rows = table_rows(self.recipe, self.param, gradients)
-        if rows is not None:
-            return rows
-        return DenseGradient(led_back(self.recipe, self.param, gradients.materialize()))
-
-
-def table_rows(recipe: Recipe, param: Tensor, gradients: Gradient) -> Gradient | None:
-    """Return the gradient of a table of which all examples looked up the same rows, without a table for each."""
-    from hush.training.per_example.gradients import add_up_rows
-
-    indices, table = recipe.args[:2] if recipe.name == "embedding" and len(recipe.args) > 1 else (None, None)
-    if table is not param or not isinstance(indices, Tensor):
-        return None
-    padding = recipe.args[2] if len(recipe.args) > 2 else recipe.kwargs.get("padding_idx")
-    values = gradients.materialize()
-    values = values.reshape(len(values), -1, param.shape[1])
-    rows = indices.reshape(1, -1)
-    if padding is not None:
-        values = values.masked_fill((rows == padding % len(param)).unsqueeze(-1), 0.0)
-    return add_up_rows(rows.expand(len(values), -1), values, len(param))
+        first = result[0] if isinstance(result, tuple) else result
+        if isinstance(first, PackedSequence):
+            packed = self._tag_of(args[0].data)
+            if packed is not None:
+                self.tag(first.data, packed)
+        elif isinstance(first, Tensor):
+            self.tag(first, Layout(ANYWHERE if self.size == 1 else dim))
+        for part in _tensors(result[1:] if isinstance(result, tuple) else (), {}):
+            self.tag(part, Layout(ANYWHERE if self.size == 1 else _batch_dim_of_states(module)))
 
 
 def _batch_dim(module: nn.Module) -> int:

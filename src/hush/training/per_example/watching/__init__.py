@@ -1,0 +1,13 @@
+"""Watching: rules on operations, for parameters that no module's rule covers.
+
+`mode`         sees every operation of a private forward pass
+`plan`         what a pass has decided, for later passes
+`meeting`      finds the rule for an operation in which a parameter meets the batch
+`registry`     the rules by name
+`products`     linear layers, convolutions, tables
+`copies`       whatever is broadcast
+`written_out`  norms, recurrent cells
+`one_example`  anything else, under ``vmap``
+`led_back`     gradients of functions of parameters, such as a transposed or normalised weight
+`checkpoints`  activation checkpoints, which are switched off
+"""
