@@ -111,7 +111,7 @@ def by_example(x: Tensor, layout: Layout, size: int) -> tuple[Tensor, Callable[[
     if length == size:
         return (x, lambda y: y) if dim == 0 else (x.movedim(dim, 0), lambda y: y.movedim(0, dim))
     split = (length // (size * layout.inner), size, layout.inner)
-    return x.unflatten(dim, split).movedim(dim + 1, 0), lambda y: y.movedim(0, dim + 1).flatten(dim, dim + 2)
+    return x.unflatten(dim, split).movedim(dim + 1, 0), lambda y: y.movedim(0, dim + 1).flatten(dim, dim + 2)  # type: ignore[no-untyped-call]
 
 
 def _padded(x: Tensor, dim: int, owners: Tensor, size: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -126,7 +126,7 @@ def _padded(x: Tensor, dim: int, owners: Tensor, size: int) -> tuple[Tensor, Cal
     rows = x.movedim(dim, 0)
     padded = rows.new_zeros(size * most, *rows.shape[1:]).index_copy(0, places, rows)
     # The rows stand where the dimension was, after that of the examples.
-    result = padded.unflatten(0, (size, most)).movedim(1, dim + 1)
+    result = padded.unflatten(0, (size, most)).movedim(1, dim + 1)  # type: ignore[no-untyped-call]
     return result, lambda y: y.movedim(dim + 1, 1).flatten(0, 1).index_select(0, places).movedim(0, dim)
 
 

@@ -107,7 +107,7 @@ def led_back(recipe: Recipe, param: Tensor, gradients: Tensor) -> Tensor:
         return evaluated(recipe, {id(param): value})
 
     with torch.enable_grad(), quiet_fallbacks():
-        output, backward = torch.func.vjp(result, base)
+        output, backward = torch.func.vjp(result, base)  # type: ignore[misc]
         gradients = gradients.to(output.dtype).reshape(len(gradients), *output.shape)
         total: Tensor = torch.func.vmap(lambda gradient: backward(gradient)[0])(gradients)
     return total.detach().to(dtype)

@@ -54,7 +54,7 @@ class OperationMode(TorchFunctionMode):
 
     def __init__(self, engine: GradientEngine, trained: dict[int, str]) -> None:
         """Take the engine, and the names of the trained parameters by identity."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.engine, self.trained = engine, trained
         self.size = 0
         self.plan = Plan()
@@ -401,7 +401,7 @@ class OperationMode(TorchFunctionMode):
         for number, part in enumerate(parts):
             if part.is_floating_point() and part.requires_grad:
                 shape = tuple(part.shape)
-                self.tag(part, Recipe(pure, *stored, name, key, None if single else number, shape))
+                self.tag(part, Recipe(pure, stored[0], stored[1], name, key, None if single else number, shape))
         return result
 
     def _dropped(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -432,7 +432,7 @@ class OperationMode(TorchFunctionMode):
         if self.is_replaying:
             raise StaleLayout
         recipe = self.recipe(source)
-        candidates = []
+        candidates: list[tuple[bool, Any, tuple[Any, ...]]] = []
         for step in () if recipe is None else steps(recipe):
             candidates.extend(self._candidates(step, dim % source.dim(), length, layout))
         for _, key, promotion in sorted(candidates, key=lambda candidate: candidate[0]):
@@ -516,7 +516,10 @@ class OperationMode(TorchFunctionMode):
             self._copied_layout = Layout(dim, 1 if interleaved else padded.shape[dim])
         copies = copies.movedim(0, dim + interleaved).flatten(dim, dim + 1)
         times = [new // old for new, old in zip(shape, copies.shape, strict=True)]
-        return copies.repeat(times) if name in ("repeat", "tile", "repeat_interleave") else copies.expand(shape)
+        result: Tensor = (
+            copies.repeat(times) if name in ("repeat", "tile", "repeat_interleave") else copies.expand(shape)
+        )
+        return result
 
     # Modules with rules
 

@@ -66,7 +66,8 @@ def _apart(value: Tensor, layout: Layout, size: int) -> Tensor:
     if layout.dim == ANYWHERE:
         return value.unsqueeze(0)
     split = (value.shape[layout.dim] // (size * layout.inner), size, layout.inner)
-    return value.unflatten(layout.dim, split).movedim(layout.dim + 1, 0).flatten(layout.dim + 1, layout.dim + 2)
+    rows: Tensor = value.unflatten(layout.dim, split)  # type: ignore[no-untyped-call]
+    return rows.movedim(layout.dim + 1, 0).flatten(layout.dim + 1, layout.dim + 2)
 
 
 def _together(value: Tensor, layout: Layout, size: int) -> Tensor:
@@ -74,5 +75,6 @@ def _together(value: Tensor, layout: Layout, size: int) -> Tensor:
     if layout.dim == ANYWHERE:
         return value.squeeze(0)
     dim = layout.dim
-    rows = value.unflatten(dim + 1, (value.shape[dim + 1] // layout.inner, layout.inner))
+    split = (value.shape[dim + 1] // layout.inner, layout.inner)
+    rows: Tensor = value.unflatten(dim + 1, split)  # type: ignore[no-untyped-call]
     return rows.movedim(0, dim + 1).flatten(dim, dim + 2)

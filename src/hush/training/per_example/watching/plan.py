@@ -54,7 +54,7 @@ class RandomStates:
     def __init__(self) -> None:
         """Remember the states as they are now."""
         self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
 
     def restore(self) -> None:
         """Set the states as they were."""

@@ -81,7 +81,7 @@ def _weight_kind(mode: OperationMode, weight: Tensor) -> tuple[Any, ...]:
         return "parameter", name, None
     recipe = mode.recipe(weight)
     assert recipe is not None
-    param = recipe.args[0] if recipe.args else None
+    param: Any = recipe.args[0] if recipe.args else None
     name = mode.trained.get(id(param))
     turns = recipe.name in ("t", "T", "mT", "adjoint") or (
         recipe.name in ("transpose", "permute") and recipe.args[1:] in ((0, 1), (1, 0), (-1, -2), (-2, -1))
@@ -203,7 +203,7 @@ def _convolution(
     params = {
         key: mode.engine.parameter(kind[1]) for key, kind in zip(("weight", "bias"), kinds, strict=True) if kind[1]
     }
-    shape = ConvShape(*tuples, groups, tuple(weight.shape))
+    shape = ConvShape(tuples[0], tuples[1], tuples[2], groups, tuple(weight.shape))
     return convolve(mode.engine, layer, input, weight, bias, shape, params=params)
 
 
