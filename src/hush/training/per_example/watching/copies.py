@@ -11,6 +11,7 @@ from hush.errors import Unsupported
 from hush.training.operations.following import Follower
 from hush.training.operations.layouts import ANYWHERE, Layout, repeated
 from hush.training.per_example.watching.registry import operation
+from hush.training.per_example.watching.sources import promote
 
 if TYPE_CHECKING:
     from hush.training.per_example.watching.mode import OperationMode
@@ -29,7 +30,7 @@ def copies_of(mode: OperationMode, source: Tensor, layout: Layout, position: int
     if layout.dim == ANYWHERE:
         return source.detach() + mode.tap_of(source).squeeze(0)
     if source.dim() >= position and source.shape[-position] != 1:
-        mode.promote(source, -position, length, layout)
+        promote(mode, source, -position, length, layout)
     padded = source.detach().reshape((1,) * max(position - source.dim(), 0) + tuple(source.shape))
     dim = padded.dim() - position
     tap = mode.tap_of(source).reshape(mode.size, *padded.shape[:dim], *padded.shape[dim + 1 :])
@@ -93,5 +94,5 @@ def _join(mode: OperationMode, func: Any, *args: Any, **kwargs: Any) -> Any:
         elif layout.dim == ANYWHERE:
             new.append(part.detach() + mode.tap_of(part).squeeze(0))
         else:
-            mode.promote(part, layout.dim, parts[number].shape[layout.dim], layout)
+            promote(mode, part, layout.dim, parts[number].shape[layout.dim], layout)
     return func(new, *args[1:], **kwargs)

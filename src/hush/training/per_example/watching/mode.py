@@ -20,25 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from hush.errors import Unsupported
 from hush.training.operations.following import Conflict, Follower
 from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout
-from hush.training.operations.names import QUESTIONS, RANDOM, UNSEEN_BY_DYNAMO, name_of, writes_in_place
-from hush.training.operations.recipes import Recipe, is_recipe, parameters, steps
+from hush.training.operations.names import QUESTIONS, UNSEEN_BY_DYNAMO, name_of, writes_in_place
+from hush.training.operations.recipes import Recipe, parameters
 from hush.training.per_example.gradients import DenseGradient, Gradient
 from hush.training.per_example.taps import StaleLayout
+from hush.training.per_example.watching.arguments import tensors_in
 from hush.training.per_example.watching.led_back import LedBack
+from hush.training.per_example.watching.modules import fits, tag_outputs
 from hush.training.per_example.watching.plan import Plan, Refusal, Restart
+from hush.training.per_example.watching.sources import derive, expanded
 
 if TYPE_CHECKING:
     from hush.training.per_example.engine import GradientEngine
 
 _TAG = "_hush_tag"
-_EXPANDING = ("expand", "expand_as", "broadcast_to", "repeat", "tile", "repeat_interleave")
 
 
 class OperationMode(TorchFunctionMode):
@@ -64,7 +65,7 @@ class OperationMode(TorchFunctionMode):
         self._derived: list[Tensor] = []
         self._counts: Counter[Any] = Counter()
         self._follower = Follower(0, self.layout)
-        self._copied_layout = Layout(0)
+        self.expanded_layout = Layout(0)
         self._lost_by = "the beginning"
 
     # Passes
@@ -139,7 +140,8 @@ class OperationMode(TorchFunctionMode):
         """Remember what is known of a tensor, until the end of the pass."""
         setattr(value, _TAG, (self._token, tag))
 
-    def _tag_of(self, value: Any) -> Layout | Recipe | None:
+    def tag_of(self, value: Any) -> Layout | Recipe | None:
+        """Return what is known of a tensor."""
         pair = getattr(value, _TAG, None)
         return pair[1] if pair is not None and pair[0] is self._token else None
 
@@ -147,7 +149,7 @@ class OperationMode(TorchFunctionMode):
         """Return where a tensor holds the examples; None, if it does not depend on the batch."""
         if not isinstance(value, Tensor):
             return None
-        tag = self._tag_of(value)
+        tag = self.tag_of(value)
         if tag is not None:
             return tag if isinstance(tag, Layout) else None
         if value.requires_grad and id(value) not in self.trained and not isinstance(value, nn.Parameter):
@@ -163,7 +165,7 @@ class OperationMode(TorchFunctionMode):
 
     def recipe(self, value: Any) -> Recipe | None:
         """Return how a tensor was computed from parameters alone, if it was."""
-        tag = self._tag_of(value)
+        tag = self.tag_of(value)
         return tag if isinstance(tag, Recipe) else None
 
     def is_source(self, value: Any) -> bool:
@@ -235,7 +237,7 @@ class OperationMode(TorchFunctionMode):
         result = func(*args, **kwargs)
         if kind == "derive":
             # An item of a constant may have been written.
-            self._derived.extend(_tensors((args[0] if known_name == "setitem" else result,), {}))
+            self._derived.extend(tensors_in((args[0] if known_name == "setitem" else result,), {}))
         return result
 
     def _has_source(self, args: Any, kwargs: Any) -> bool:
@@ -260,7 +262,7 @@ class OperationMode(TorchFunctionMode):
         name = name_of(func)
         if name in QUESTIONS or name.startswith("set_"):
             return func(*args, **kwargs)
-        tensors = _tensors(args, kwargs)
+        tensors = tensors_in(args, kwargs)
         batched = [value for value in tensors if self.layout(value) is not None]
         has_source = any(self.is_source(value) for value in tensors)
         if name in ("detach", "data") and has_source:
@@ -294,7 +296,7 @@ class OperationMode(TorchFunctionMode):
         promoted = self.plan.promoted.get(key)
         if not batched and promoted is None:
             self.decide(lambda: ("derive", name, None))
-            return self._derive(func, name, args, kwargs, key)
+            return derive(self, func, name, args, kwargs, key)
         if promoted is not None and promoted[0] == "constant":
             self.tag(tensors[promoted[1]], promoted[2])
             batched = [tensors[promoted[1]], *batched]
@@ -302,8 +304,8 @@ class OperationMode(TorchFunctionMode):
         self.decide(lambda: ("meet", name, copied))
         result = self._met(func, name, args, kwargs, copied)
         if copied is not None:
-            self.tag(result, self._copied_layout)
-        elif (isinstance(result, Tensor) and self._tag_of(result) is None) or writes_in_place(func):
+            self.tag(result, self.expanded_layout)
+        elif (isinstance(result, Tensor) and self.tag_of(result) is None) or writes_in_place(func):
             self._follow(func, name, args, kwargs, batched, result)
         return result
 
@@ -312,7 +314,7 @@ class OperationMode(TorchFunctionMode):
 
         if copied is None:
             return meet(self, func, name, args, kwargs)
-        return self._copied(func, name, args, kwargs, copied)
+        return expanded(self, func, name, args, kwargs, copied)
 
     def _key(self, name: str, tensors: list[Tensor]) -> Any:
         """Return what tells this operation apart in every pass over the same kind of batch."""
@@ -329,7 +331,7 @@ class OperationMode(TorchFunctionMode):
         name = name_of(func)
         if name in QUESTIONS:
             return
-        batched = [value for value in _tensors(args, kwargs) if self.layout(value) is not None]
+        batched = [value for value in tensors_in(args, kwargs) if self.layout(value) is not None]
         if batched:
             self._follow(func, name, args, kwargs, batched, result)
 
@@ -337,7 +339,7 @@ class OperationMode(TorchFunctionMode):
         """Note where the results hold the examples."""
         if name == "setitem":
             return self._follow_item(args)
-        parts = _tensors((result,), {})
+        parts = tensors_in((result,), {})
         if not parts:
             return None
         layouts = self._follower.results(func, name, args, kwargs, batched, result)
@@ -374,96 +376,10 @@ class OperationMode(TorchFunctionMode):
                 return
         self.tag(target, Layout(NOWHERE, inputs=layout.inputs))
 
-    # Functions of parameters alone
-
-    def _derive(self, func: Any, name: str, args: Any, kwargs: Any, key: Any) -> Any:
-        """Run an operation on parameters and constants, and write down its recipe."""
-        if name in RANDOM and "dropout" in name:
-            return self._dropped(func, args, kwargs)
-        if name in RANDOM:
-            raise Unsupported(f"{self._named(args, kwargs)}: a random function of parameters ({name})")
-        stored = tree_map(self._stored, (args, kwargs), is_leaf=is_recipe)
-        if name == "setitem":
-            target = args[0]
-            before = stored[0][0] if isinstance(stored[0][0], Recipe) else target.detach().clone()
-            func(*args, **kwargs)
-            recipe = Recipe(_with_item, (before, *stored[0][1:]), {}, name, key, None, tuple(target.shape))
-            self.tag(target, recipe)
-            return None
-        pure = func
-        if writes_in_place(func):
-            pure = getattr(torch.Tensor, name)
-            if not isinstance(stored[0][0], Recipe):
-                stored = ((args[0].detach().clone(), *stored[0][1:]), stored[1])
-        result = func(*args, **kwargs)
-        parts = _tensors((result,), {})
-        single = isinstance(result, Tensor)
-        for number, part in enumerate(parts):
-            if part.is_floating_point() and part.requires_grad:
-                shape = tuple(part.shape)
-                self.tag(part, Recipe(pure, stored[0], stored[1], name, key, None if single else number, shape))
-        return result
-
-    def _dropped(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Drop some entries of a function of parameters, for all examples alike: it is multiplied with a mask."""
-        mask = func(torch.ones_like(args[0]), *args[1:], **kwargs)
-        if bool((mask == 1).all()):
-            mask = torch.ones((), dtype=mask.dtype, device=mask.device)  # out of training
-        else:
-            self.plan.is_static = False
-        self.plan.decisions.pop()
-        return self.call(torch.mul, args[0], mask)
-
-    def _stored(self, value: Any) -> Any:
+    def stored(self, value: Any) -> Any:
+        """Return an argument as it is noted: with a recipe instead of its result."""
         recipe = self.recipe(value)
-        if recipe is not None:
-            return recipe
-        return value
-
-    def promote(self, source: Tensor, dim: int, length: int, layout: Layout) -> None:
-        """Start again, as a function of parameters alone has turned out to have a row for each example.
-
-        Args:
-            source: The tensor.
-            dim: Its dimension that lies along the examples.
-            length: How long that is.
-            layout: The layout of the batch that it meets.
-        """
-        if self.is_replaying:
-            raise StaleLayout
-        recipe = self.recipe(source)
-        candidates: list[tuple[bool, Any, tuple[Any, ...]]] = []
-        for step in () if recipe is None else steps(recipe):
-            candidates.extend(self._candidates(step, dim % source.dim(), length, layout))
-        for _, key, promotion in sorted(candidates, key=lambda candidate: candidate[0]):
-            if key not in self.plan.promoted:
-                self.plan.promoted[key] = promotion
-                raise Restart
-        raise Unsupported(
-            f"{self._named((source,), {})}: its entries are used by one example each",
-            "A parameter cannot have a row for each example of a batch",
-        )
-
-    def _candidates(
-        self, step: Recipe, dim: int, length: int, layout: Layout
-    ) -> Iterator[tuple[bool, Any, tuple[Any, ...]]]:
-        """Yield what may have brought rows for examples into a recipe; later what is of another dimension."""
-        if step.name in _EXPANDING:
-            source = step.inputs()[0]
-            before = tuple(source.shape)
-            before = (1,) * (len(step.shape) - len(before)) + before
-            for number, (old, new) in enumerate(zip(before, step.shape, strict=True)):
-                if new == old * self.size:
-                    yield number != dim, step.key, ("copies", number)
-            return
-        for position, value in enumerate(_tensors(step.args, step.kwargs, is_recipe)):
-            if isinstance(value, Recipe) or id(value) in self.trained:
-                continue
-            for number, size in enumerate(value.shape):
-                if size == length:
-                    yield number != dim, step.key, ("constant", position, layout.at(number))
-                elif size == self.size:
-                    yield True, step.key, ("constant", position, Layout(number))
+        return value if recipe is None else recipe
 
     # Taps
 
@@ -496,36 +412,20 @@ class OperationMode(TorchFunctionMode):
             return [self.trained[id(source)]]
         return [self.trained[id(param)] for param in parameters(recipe, self.trained) if param.requires_grad]
 
-    def _named(self, args: Any, kwargs: Any) -> str:
-        names = [name for value in _tensors(args, kwargs) if self.is_source(value) for name in self._names(value)]
+    def named(self, args: Any, kwargs: Any) -> str:
+        """Return the names of the parameters among the arguments."""
+        names = [name for value in tensors_in(args, kwargs) if self.is_source(value) for name in self._names(value)]
         return ", ".join(names) or "the model"
 
     def name_of_use(self, *values: Any) -> str:
         """Return the names of the parameters among these tensors, for messages."""
-        return self.decide(lambda: self._named(values, {}))  # type: ignore[no-any-return]
-
-    def _copied(self, func: Any, name: str, args: Any, kwargs: Any, dim: int) -> Tensor:
-        """Expand a source to the batch along a dimension: every example gets a copy with a tap of its own."""
-        source = args[0]
-        shape = tuple(func(source.detach(), *args[1:], **kwargs).shape)
-        padded = source.detach().reshape((1,) * (len(shape) - source.dim()) + tuple(source.shape))
-        copies = padded + self.tap_of(source).reshape(self.size, *padded.shape)
-        # The whole is repeated for every example, or each entry is.
-        interleaved = name == "repeat_interleave"
-        if not self.is_replaying:
-            self._copied_layout = Layout(dim, 1 if interleaved else padded.shape[dim])
-        copies = copies.movedim(0, dim + interleaved).flatten(dim, dim + 1)
-        times = [new // old for new, old in zip(shape, copies.shape, strict=True)]
-        result: Tensor = (
-            copies.repeat(times) if name in ("repeat", "tile", "repeat_interleave") else copies.expand(shape)
-        )
-        return result
+        return self.decide(lambda: self.named(values, {}))  # type: ignore[no-any-return]
 
     # Modules with rules
 
     def module(self, module: nn.Module, rule: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a module: by its rule if its inputs hold examples in the usual place, or operation by operation."""
-        if not self.decide(lambda: self._fits(module, args, kwargs)):
+        if not self.decide(lambda: fits(self, module, args, kwargs)):
             self.plan.has_operations = True
             return type(module).forward(module, *args, **kwargs)
         self.paused = True
@@ -534,55 +434,8 @@ class OperationMode(TorchFunctionMode):
         finally:
             self.paused = False
         if not self.is_replaying:
-            self._tag_outputs(module, args, result)
+            tag_outputs(self, module, args, result)
         return result
-
-    def _fits(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        tensors = _tensors(args, kwargs)
-        if any(self.is_source(value) for value in tensors):
-            return False
-        dim = _batch_dim(module)
-        layouts = [(value, layout) for value in tensors if (layout := self.layout(value)) is not None]
-        first = self.layout(tensors[0]) if tensors else None
-        if first is None or not first.is_known:
-            # These rules know packed sequences, and refuse what they do not know by name.
-            return isinstance(module, (nn.RNNBase, nn.MultiheadAttention))
-        return all(
-            value.dim() > dim
-            and value.shape[dim] == self.size
-            and layout.owners is None
-            and layout.dim in (dim, ANYWHERE)
-            for value, layout in layouts
-            if value is tensors[0]
-        )
-
-    def _tag_outputs(self, module: nn.Module, args: Any, result: Any) -> None:
-        dim = _batch_dim(module)
-        first = result[0] if isinstance(result, tuple) else result
-        if isinstance(first, PackedSequence):
-            packed = self._tag_of(args[0].data)
-            if packed is not None:
-                self.tag(first.data, packed)
-        elif isinstance(first, Tensor):
-            self.tag(first, Layout(ANYWHERE if self.size == 1 else dim))
-        for part in _tensors(result[1:] if isinstance(result, tuple) else (), {}):
-            self.tag(part, Layout(ANYWHERE if self.size == 1 else _batch_dim_of_states(module)))
-
-
-def _batch_dim(module: nn.Module) -> int:
-    """Return the dimension in which a module expects the examples."""
-    return 0 if getattr(module, "batch_first", True) else 1
-
-
-def _batch_dim_of_states(module: nn.Module) -> int:
-    """Return the dimension of the examples in other results than the first."""
-    return 1 if isinstance(module, nn.RNNBase) else 0
-
-
-def _with_item(target: Tensor, index: Any, value: Any) -> Tensor:
-    result = target.clone()
-    result[index] = value
-    return result
 
 
 def _nothing() -> None:
@@ -594,14 +447,3 @@ def _layouts(structure: Any) -> list[Any]:
     if isinstance(structure, (tuple, list)):
         return [layout for part in structure for layout in _layouts(part)]
     return [structure]
-
-
-def _tensors(args: Any, kwargs: Any, also: Callable[[Any], bool] | None = None) -> list[Any]:
-    """Return the tensors among the arguments, also within lists."""
-    values: list[Any] = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor) or (also is not None and also(value)):
-            values.append(value)
-        elif isinstance(value, (tuple, list)):
-            values.extend(_tensors(value, {}, also))
-    return values
