@@ -83,6 +83,8 @@ class GradientEngine:
         self._batch_size: int | None = None
         self._recorder = TapRecorder()
         self._calls: list[Call] = []
+        self._results: list[Any] = []
+        self._runs_eagerly = False
         self._gradients: list[Tensor | None] = []  # what the backward pass brought out, by tap
         self._loss_scale = 1.0
         self._in_backward = False
@@ -138,15 +140,20 @@ class GradientEngine:
         """Stop recording, and forget the batch."""
         self._batch_size = None
         self._recorder.reset()
-        self._calls, self._gradients = [], []
+        self._calls, self._results, self._gradients = [], [], []
+        self._runs_eagerly = False
+
+    def run_eagerly(self) -> None:
+        """Run this batch without torch.compile, so that its operations can be recorded."""
+        self._runs_eagerly = True
 
     def refuse_changed_buffers(self) -> None:
         """Refuse a model whose buffers have changed since `begin`: they would be released without noise."""
         self._buffers.refuse_changes()
 
-    def trust_buffer_contents(self) -> None:
-        """From now on, detect changed buffers by torch's version counters only, which is cheaper."""
-        self._buffers.stop_comparing_contents()
+    def compare_contents(self, *, on: bool) -> None:
+        """From the next batch on, detect changes by the contents of tensors, too, or by cheap counters only."""
+        self._buffers.compare_contents(on=on)
 
     def signature(self) -> tuple[Any, ...]:
         """Return which layers were called on which shapes, as far as taps show."""
@@ -163,6 +170,11 @@ class GradientEngine:
     def calls(self) -> list[Call]:
         """The arguments with which the model was called for this batch."""
         return self._calls
+
+    @property
+    def results(self) -> list[Any]:
+        """What the model returned for these calls."""
+        return self._results
 
     def gradient_taps(self) -> list[tuple[str, Tensor]]:
         """Return the taps that bring out gradients, not inputs, each with its layer's name."""
@@ -253,7 +265,12 @@ class GradientEngine:
         if not self.recording:
             return self._call_model(*args, **kwargs)
         self._calls.append((args, kwargs))
-        if self.backend is None:
+        result = self._call_recorded(args, kwargs)
+        self._results.append(result)
+        return result
+
+    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.backend is None or self._runs_eagerly:
             return self._call_model(*args, **kwargs)
         key = self._call_key(args, kwargs)
         mark = self._recorder.mark()
