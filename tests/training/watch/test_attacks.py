@@ -349,10 +349,14 @@ def test_ordinary_steps_withdraw_the_guarantee(taken: int, how: str) -> None:
 @pytest.mark.parametrize("how", ["optimizer", "place", "storage"])
 def test_ordinary_steps_between_private_ones_are_refused(how: str) -> None:
     private = small_run(nn.Linear(6, CLASSES))
-    with pytest.raises(HushError, match="outside of a private step"):
+
+    def train_in_turns() -> None:
         for x, y in private.loader:
             if private.step(plain_losses(private, x, y)).number == 5:
                 ordinary_step(private.model, how, private.optimizer)
+
+    with pytest.raises(HushError, match="outside of a private step"):
+        train_in_turns()
     assert private.steps_taken == 5
     assert private.guarantee().epsilon == math.inf
 

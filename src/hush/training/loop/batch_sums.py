@@ -24,7 +24,7 @@ from hush.training.plan.training_plan import TrainingPlan
 from hush.training.watch.loss_graphs import kind_of, refuse_outside_parameters, refuse_scaled
 from hush.training.watch.rehearsal import Call, Rehearsal
 
-_FIRST_PAIRS = 4  # of invented batches, at the first batch of a run
+_FIRST_PAIRS = 2  # of invented batches, at the first batch of a run
 _MAX_KINDS = 32  # of losses, all of which are checked; of more, only the 64th, the 128th and so on
 
 
@@ -187,8 +187,8 @@ class BatchSums:
         signature, rehearsal = self.engine.signature(), self._rehearsal
         is_new = signature not in self._checked or self._is_of_new_kind(losses)
         if is_new or rehearsal is not None:
-            # Two random halves tell each pair apart with probability 3/4.
-            check_batch(self.engine, losses, seed=self._seed, num_halves=4 if is_new else 2)
+            # All pairs are told apart in a new kind of batch, and many of them in others.
+            check_batch(self.engine, losses, seed=self._seed, num_halves=0 if is_new else 2)
         calls = used_calls(self.engine, losses) if rehearsal is not None or not self._checked else []
         if not self._checked:
             check_calls(self.engine, calls)

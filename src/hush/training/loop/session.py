@@ -373,14 +373,16 @@ class PrivateTraining:
             self._payment.loaded(state.get("turn", 1))
         # Before the rest: if loading fails half-way, the steps of the new weights are counted already.
         self.steps_taken = state["steps_taken"]
-        self.model.load_state_dict(state["model"])
+        self._has_served, self._check_steps = True, None
+        try:
+            self.model.load_state_dict(state["model"])
+        finally:
+            self._weights.remember()
         for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
         self.clipping = restored_clipping(self.plan.clipping, state["clip_norm"], state.get("thresholds"))
         self._assumptions = tuple(state["assumptions"])
         self._withdrawn = self._withdrawn or state.get("withdrawn")
-        self._weights.remember()
-        self._has_served, self._check_steps = True, None
         is_test = "test randomness" in self._assumptions
         self._keys = RunKeys(state["keys"]).resumed(self.steps_taken, renew=not is_test)
         self._stream = None

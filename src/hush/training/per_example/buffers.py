@@ -11,19 +11,22 @@ content  sums of the values differ: for writes that torch does not count, such a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hush.training.watch.held import StoredData, held_tensors
 
+_Version = tuple[Any, int, int]  # a tensor, torch's count of writes in place, and the address
+
 
 def refuse_buffers(changed: list[str]) -> None:
     """Refuse a model if a forward pass has changed any of its buffers."""
     if changed:
         raise StoredData(
-            f"{', '.join(changed)}: the forward pass stores something about the data in these buffers, parameters or attributes",
+            f"{', '.join(changed)}: the forward pass stores something about the data in these buffers, parameters or "
+            f"attributes",
             "They are part of the model, and get no noise from this: switch off the statistics that they hold, and use "
             "local variables. If their content does not depend on data, run the model once before you make it private",
         )
@@ -53,7 +56,7 @@ class BufferWatch:
 
     def refuse_changes(self) -> None:
         """Refuse a model that has changed since `start`. New attributes are removed from it."""
-        changed = [name for name, version in self._named_versions() if not version.is_that_of(self._versions.get(name))]
+        changed = [name for name, version in self._named_versions() if _differ(self._versions.get(name), version)]
         now = self._checksums() if self._contents else {}
         for name, checksum in self._contents.items():
             # NaN is not equal to itself.
@@ -70,7 +73,7 @@ class BufferWatch:
         refuse_buffers(self._changed_attributes())
 
     def _changed_attributes(self) -> list[str]:
-        held = [name for name, version in self._held_versions() if not version.is_that_of(self._held.get(name))]
+        held = [name for name, version in self._held_versions() if _differ(self._held.get(name), version)]
         self._drop(held)
         return held
 
@@ -94,11 +97,11 @@ class BufferWatch:
 
     def _named_versions(self) -> Iterator[tuple[str, _Version]]:
         for name, tensor in self._named_tensors():
-            yield name, _Version(tensor, tensor._version, _address(tensor))
+            yield name, (tensor, tensor._version, _address(tensor))
 
     def _held_versions(self) -> Iterator[tuple[str, _Version]]:
         for name, held in held_tensors(self._modules):
-            yield name, _Version(held, held._version if isinstance(held, Tensor) else 0, 0)
+            yield name, (held, held._version if isinstance(held, Tensor) else 0, 0)
 
     def _named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         for prefix, module in self._modules:
@@ -108,16 +111,9 @@ class BufferWatch:
                         yield f"{prefix}.{name}" if prefix else name, tensor
 
 
-class _Version(NamedTuple):
-    """A tensor as it is now: the object, torch's count of writes in place, and the address."""
-
-    tensor: Any
-    writes: int
-    address: int
-
-    def is_that_of(self, before: _Version | None) -> bool:
-        # A new tensor in place of the old one has a version of its own, so identity is compared, too.
-        return before is not None and before.tensor is self.tensor and before[1:] == self[1:]
+def _differ(before: _Version | None, now: _Version) -> bool:
+    # A new tensor in place of the old one has a version of its own, so identity is compared, too.
+    return before is None or before[0] is not now[0] or before[1:] != now[1:]
 
 
 def _address(tensor: Tensor) -> int:

@@ -2,7 +2,7 @@
 
 In a run, three checks look at a new kind of batch:
 
-`check_batch`    no loss depends on another example, as far as gradients show; no parameter is used outside of its module
+`check_batch`    no loss depends on another example, by its gradients; no parameter is used outside of its module
 `check_calls`    on two invented examples, clipped sums equal those of a loop, eagerly and as torch.compile traces them
 `check_outputs`  outputs for two examples equal those for each alone, where gradients are not compared
 
@@ -41,12 +41,11 @@ from hush.training.watch.rehearsal import Call, Rehearsal
 # From a model and a batch to one loss per example.
 Loss = Callable[[nn.Module, Any], Tensor]
 
-_ALL_HALVES = 4
 _PUBLIC_KEY = bytes(32)  # of invented rows, where no run is watched
 _NO_CLIPPING = 1e12  # a clip norm that no gradient of the comparison reaches
 
 
-def check_batch(engine: GradientEngine, losses: Tensor, *, seed: int = 0, num_halves: int = 4) -> None:
+def check_batch(engine: GradientEngine, losses: Tensor, *, seed: int = 0, num_halves: int = 0) -> None:
     """Refuse losses that depend on several examples, and parameters that are used outside of their module.
 
     The gradient of some examples' losses is followed back to every layer: in the rows of other examples it must be 0.
@@ -57,7 +56,7 @@ def check_batch(engine: GradientEngine, losses: Tensor, *, seed: int = 0, num_ha
         engine: The engine that has recorded the batch.
         losses: One loss per example.
         seed: The seed of the random halves into which examples are split.
-        num_halves: How many such halves are tried.
+        num_halves: How many such halves are tried; 0 for splits that tell all pairs of examples apart.
     """
     refuse_outside_use(engine, losses)
     refuse_outside_parameters(losses, engine.model)
@@ -107,22 +106,21 @@ def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
     raise Unsupported(f"{', '.join(outside)}: used outside of the forward of the module that owns it", advice)
 
 
-def refuse_coupled(
-    losses: Tensor, watched: list[tuple[str, Tensor]], *, seed: int = 0, num_halves: int = 4
-) -> None:
+def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]], *, seed: int = 0, num_halves: int = 0) -> None:
     """Refuse losses of some examples whose gradient reaches the rows of other examples.
 
     Args:
         losses: One loss per example.
         watched: Tensors with a row for each example, by the name of their layer.
         seed: The seed of the random halves.
-        num_halves: How many halves are tried; with 4, the first and the last example alone are tried, too.
+        num_halves: How many halves are tried, each of which separates a given pair with probability 1/4 in the right
+            order; 0 for splits that separate every pair.
     """
     size = len(losses)
-    generator = torch.Generator().manual_seed(size + seed)  # torch's own state stays as it is
-    # Each random half separates a given pair with probability 1/2.
-    splits = [torch.arange(size) == index for index in {0, size - 1}] if num_halves >= _ALL_HALVES else []
-    splits += [torch.rand(size, generator=generator) < 0.5 for _ in range(num_halves)]
+    splits = _all_pairs(size)
+    if num_halves:
+        generator = torch.Generator().manual_seed(seed)  # torch's own state stays as it is
+        splits = [torch.rand(size, generator=generator) < 0.5 for _ in range(num_halves)]
     for chosen in (split.to(losses.device) for split in splits):
         gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
             losses[chosen].sum(), [value for _, value in watched], retain_graph=True, allow_unused=True
@@ -136,6 +134,16 @@ def refuse_coupled(
                     "losses and means over the batch do not have one. Inputs that all examples share need a first "
                     "dimension of 1, such as positions.unsqueeze(0)",
                 )
+
+
+def _all_pairs(size: int) -> list[Tensor]:
+    """Return splits such that, for all i and j, one of them chooses i and not j: the binary digits of i, and of -1-i.
+
+    >>> [split.tolist() for split in _all_pairs(3)]
+    [[False, True, False], [True, False, True], [False, False, True], [True, True, False]]
+    """
+    digits = [(torch.arange(size) >> place) % 2 == 1 for place in range(max(size - 1, 1).bit_length())]
+    return [split for digit in digits for split in (digit, ~digit)]
 
 
 def check_calls(engine: GradientEngine, calls: list[Call] | None = None) -> None:
@@ -246,7 +254,7 @@ def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -
     engine = GradientEngine(model)
     try:
         # The loss gets the very tensors that are recorded as the rows of the examples.
-        with engine.batch(size), Rehearsal(batch, size, _PUBLIC_KEY, num_pairs=4) as rehearsal:
+        with engine.batch(size), Rehearsal(batch, size, _PUBLIC_KEY, num_pairs=2) as rehearsal:
             losses = loss(model, batch)
             rehearsal.stop()
             engine.refuse_changed_buffers()

@@ -27,7 +27,7 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, torch.
 _SKIPPED = frozenset((*_NUMBERS, *_CODE, torch.Size))
 _FOREIGN = ("torch", "hush", "random", "numpy", "threading", "logging")  # packages whose objects are not entered
 _CONTAINERS = (list, tuple, deque, set, frozenset)
-_MAX_LEAVES = 100_000
+_MAX_OBJECTS = 100_000
 
 
 class StoredData(Unsupported):
@@ -49,7 +49,7 @@ def held_tensors(modules: NamedModules) -> Iterator[tuple[str, Tensor | np.ndarr
 
 def held_values(modules: NamedModules) -> dict[str, Any]:
     """Return copies of all that modules hold in plain attributes, numbers and text included."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, value in _held(modules, frozenset((*_CODE, torch.Size))):
         if isinstance(value, Tensor):
             values[name] = value.detach().clone()
@@ -94,17 +94,16 @@ class Attributes:
 
 
 def _held(modules: NamedModules, skipped: frozenset[type]) -> Iterator[tuple[str, Any]]:
-    # Registered tensors and modules are watched elsewhere, also if an attribute refers to them once more.
+    # Registered modules and tensors are watched elsewhere, also if an attribute refers to them once more.
     seen = {id(module) for _, module in modules}
     stack: list[tuple[str, Any]] = []
     for prefix, module in modules:
-        seen.update(map(id, module._parameters.values()))
-        seen.update(map(id, module._buffers.values()))
-        for key, value in vars(module).items():
-            if type(value) not in skipped and key not in _OF_TORCH:
+        attributes = vars(module)
+        for key in attributes.keys() - _OF_TORCH:  # a difference of sets is faster than a loop
+            if type(value := attributes[key]) not in skipped:
                 stack.append((f"{prefix}.{key}" if prefix else key, value))
-    num_leaves = 0
-    while stack and num_leaves < _MAX_LEAVES:
+    registered: set[int] | None = None
+    while stack and len(seen) < len(modules) + _MAX_OBJECTS:
         name, value = stack.pop()
         if isinstance(value, _NUMBERS):
             yield name, value
@@ -112,11 +111,18 @@ def _held(modules: NamedModules, skipped: frozenset[type]) -> Iterator[tuple[str
         if id(value) in seen:
             continue
         seen.add(id(value))
-        num_leaves += 1
         if isinstance(value, (Tensor, np.ndarray)):
-            yield name, value
+            registered = _registered(modules) if registered is None else registered
+            if id(value) not in registered:
+                yield name, value
         else:
             stack.extend((f"{name}.{key}", part) for key, part in _parts(value) if type(part) not in skipped)
+
+
+def _registered(modules: NamedModules) -> set[int]:
+    """Return the parameters and buffers of modules, by their ids."""
+    held = (tensors for _, module in modules for tensors in (module._parameters, module._buffers))
+    return {id(tensor) for tensors in held for tensor in tensors.values()}
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, Any]]:

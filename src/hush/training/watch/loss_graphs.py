@@ -56,7 +56,8 @@ def refuse_outside_parameters(losses: Tensor, model: nn.Module) -> None:
 
 def _nodes(losses: Tensor, limit: int) -> Iterator[Any]:
     """Yield the nodes of the graph, the losses' own first."""
-    queue, seen = deque([losses.grad_fn] if losses.grad_fn is not None else []), set()
+    queue: deque[Any] = deque([losses.grad_fn] if losses.grad_fn is not None else [])
+    seen: set[Any] = set()
     while queue and len(seen) < limit:
         node = queue.popleft()
         if node in seen:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
 # From uniform positions in a column's range to those of a kind of replacement.
 _KINDS: tuple[Callable[[Tensor], Tensor], ...] = (torch.zeros_like, torch.ones_like, torch.round, torch.clone)
 

@@ -12,7 +12,9 @@ import torch
 
 @contextmanager
 def same_seeds(seed: int) -> Iterator[None]:
-    """Seed all global generators for a while, and let them continue as if nothing had been drawn.
+    """Seed torch's generators for a while, and let all of them continue as if nothing had been drawn.
+
+    So those of NumPy and Python, which nothing seeds, are in the same state each time, too.
 
     >>> with same_seeds(1):
     ...     first = torch.rand(2)
@@ -21,12 +23,10 @@ def same_seeds(seed: int) -> Iterator[None]:
     True
     """
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     try:
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
-            random.seed(seed)
-            np.random.seed(seed % 2**32)  # noqa: NPY002
             yield
     finally:
         random.setstate(of_python)

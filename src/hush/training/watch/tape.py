@@ -27,21 +27,22 @@ class _Slot:
         self.number = number
 
 
-class Tape(TorchDispatchMode):
+class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records operations from `start` to `stop`, and plays them again."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         """Take the tensors that will be replaced."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._entries: list[tuple[Any, Any, Any, Any]] = []
         self._slots: Any = WeakIdKeyDictionary()  # no tensor is kept alive because it was recorded
+        self._written: set[int] = set()  # memory that is written to, from outside or not
         self._count = 0
         self._is_recording = self._is_pushed = False
         self._inputs = [self._new_slot(tensor) for tensor in inputs]
 
     def start(self) -> None:
         """Record from now on."""
-        self.__enter__()
+        self.__enter__()  # type: ignore[no-untyped-call]
         self._is_recording = self._is_pushed = True
 
     def stop(self) -> None:
@@ -50,7 +51,7 @@ class Tape(TorchDispatchMode):
         # Another mode may lie on top, which the loop has not left yet; this one does nothing until it is.
         if self._is_pushed and _get_current_dispatch_mode() is self:
             self._is_pushed = False
-            self.__exit__(None, None, None)
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and record it."""
@@ -60,6 +61,8 @@ class Tape(TorchDispatchMode):
         # Before the call: afterwards, an argument may be the result.
         slotted = tree_map_only(Tensor, self._slot_or_itself, (args, kwargs))
         result = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self._written.update(map(_memory, _written_tensors(func, args, kwargs)))
         self._entries.append((func, *slotted, tree_map_only(Tensor, self._slot_of, result)))
         return result
 
@@ -111,21 +114,10 @@ class Tape(TorchDispatchMode):
         return tensor if slot is None else slot
 
     def _copies_of_written(self) -> dict[int, Tensor]:
-        """Return copies of all tensors from outside, such as a running total, if the tape writes to any of them."""
-        from_outside = {
-            id(leaf): leaf
-            for _, args, kwargs, _ in self._entries
-            for leaf in tree_leaves((args, kwargs))
-            if isinstance(leaf, Tensor)
-        }
-        if not any(func._schema.is_mutable for func, *_ in self._entries if hasattr(func, "_schema")):
-            return {}
-        # Parameters are not written: that would have been refused.
-        return {
-            key: tensor.detach().clone()
-            for key, tensor in from_outside.items()
-            if not isinstance(tensor, torch.nn.Parameter) and tensor.numel() <= _MAX_COPIED
-        }
+        """Return copies of the tensors from outside that the tape writes to, such as a running total of the loop."""
+        leaves = (leaf for _, args, kwargs, _ in self._entries for leaf in tree_leaves((args, kwargs)))
+        written = {id(leaf): leaf for leaf in leaves if isinstance(leaf, Tensor) and _memory(leaf) in self._written}
+        return {key: tensor.detach().clone() for key, tensor in written.items()}
 
     def _last_uses(self, goal: _Slot) -> dict[int, list[int]]:
         """Return, for each position, the slots that are not needed after it."""
@@ -141,7 +133,18 @@ class Tape(TorchDispatchMode):
         return uses
 
 
-_MAX_COPIED = 1 << 26  # numbers in a tensor from outside that is copied
+def _written_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Return the arguments that an operation writes to."""
+    parameters = [
+        (argument, args[place] if place < len(args) else kwargs.get(argument.name))
+        for place, argument in enumerate(func._schema.arguments)
+    ]
+    values = [value for argument, value in parameters if argument.alias_info and argument.alias_info.is_write]
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def _memory(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _map(change: Any, tree: Any) -> Any:
