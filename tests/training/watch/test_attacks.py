@@ -328,11 +328,20 @@ def ordinary_step(model: nn.Module, how: str, optimizer: torch.optim.Optimizer) 
                 param -= 0.1 * param.grad
             elif how == "storage":
                 param.data = param.data - 0.1 * param.grad
+            elif how == "data":
+                param.data -= 0.1 * param.grad
     model.zero_grad()
 
 
-@pytest.mark.parametrize("how", ["optimizer", "place", "storage"])
-@pytest.mark.parametrize("taken", [0, 2, 12])
+@pytest.mark.parametrize(
+    ("taken", "how"),
+    [
+        (taken, how)
+        for taken in (0, 2, 12)
+        for how in ("optimizer", "place", "storage", "data")
+        if (taken, how) != (2, "data")
+    ],
+)
 def test_ordinary_steps_withdraw_the_guarantee(taken: int, how: str) -> None:
     model = nn.Linear(6, CLASSES)
     private = small_run(model)
@@ -358,6 +367,19 @@ def test_ordinary_steps_between_private_ones_are_refused(how: str) -> None:
     with pytest.raises(HushError, match="outside of a private step"):
         train_in_turns()
     assert private.steps_taken == 5
+    assert private.guarantee().epsilon == math.inf
+
+
+def test_steps_that_torch_does_not_count_are_found_at_a_check() -> None:
+    private = small_run(nn.Linear(6, CLASSES))
+
+    def train_in_turns() -> None:
+        for x, y in private.loader:
+            private.step(plain_losses(private, x, y))
+            ordinary_step(private.model, "data", private.optimizer)
+
+    with pytest.raises(HushError, match="outside of a private step"):
+        train_in_turns()
     assert private.guarantee().epsilon == math.inf
 
 

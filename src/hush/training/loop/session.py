@@ -275,7 +275,7 @@ class PrivateTraining:
         if not self._has_served:
             # Weights may be set until the run begins, as they may be before privatize.
             self._assumptions = (*self._assumptions, _SET_LATER)
-            self._weights.remember()
+            self._weights.remember(contents=False)
             return
         self._withdrawn = self._withdrawn or reason
         raise Unsupported(
@@ -377,7 +377,7 @@ class PrivateTraining:
         try:
             self.model.load_state_dict(state["model"])
         finally:
-            self._weights.remember()
+            self._weights.remember(contents=True)
         for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
         self.clipping = restored_clipping(self.plan.clipping, state["clip_norm"], state.get("thresholds"))
@@ -414,12 +414,16 @@ class PrivateTraining:
         self._current, self._has_served = batch, True
         return self._sums.begin(batch, fetched, self._key_for("checks") if self._must_check(batch) else None)
 
+    @property
+    def _steps_to_check(self) -> frozenset[int]:
+        if self._check_steps is None:
+            self._check_steps = check_steps(self.plan.num_steps, self._key_for("check steps"))
+        return self._check_steps
+
     def _must_check(self, batch: PhysicalBatch) -> bool:
         """Return whether to run a batch again on invented rows: the first one, and one in each of some secret steps."""
         step = self.steps_taken
-        if self._check_steps is None:
-            self._check_steps = check_steps(self.plan.num_steps, self._key_for("check steps"))
-        if step not in self._check_steps:
+        if step not in self._steps_to_check:
             return step == 0 and batch.position == 0
         return batch.position == check_position(step, self._key_for("checks"), self._batches.count(step))
 
@@ -457,7 +461,8 @@ class PrivateTraining:
             param.grad = None  # another step of an optimizer would repeat the update
         if self._projection is not None:
             self._projection.project(self.model.parameters())
-        self._weights.remember()
+        # Contents are read where they will be compared.
+        self._weights.remember(contents=self.steps_taken == plan.num_steps or self.steps_taken in self._steps_to_check)
         if self._payment is not None and self.steps_taken == plan.num_steps:
             self._payment.settle(self.steps_taken)
 

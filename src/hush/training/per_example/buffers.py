@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.training.watch.held import StoredData, held_tensors
+from hush.training.watch.weights import content_sums
 
 _Version = tuple[Any, int, int]  # a tensor, torch's count of writes in place, and the address
 
@@ -90,10 +91,9 @@ class BufferWatch:
                 del module.__dict__[key]
 
     def _checksums(self) -> dict[str, Tensor]:
-        """Return the sum of the values and of their squares, for each buffer and each parameter."""
-        # Two sums in double precision are cheap. A write that preserves both cannot be an accident.
+        """Return the `content_sums` of each buffer and each parameter."""
         with torch.no_grad():
-            return {name: _sums(tensor) for name, tensor in self._named_tensors()}
+            return {name: content_sums(tensor) for name, tensor in self._named_tensors()}
 
     def _named_versions(self) -> Iterator[tuple[str, _Version]]:
         for name, tensor in self._named_tensors():
@@ -119,15 +119,3 @@ def _differ(before: _Version | None, now: _Version) -> bool:
 def _address(tensor: Tensor) -> int:
     # Uninitialised parameters and subclasses without memory have none.
     return tensor.data_ptr() if type(tensor) in (Tensor, nn.Parameter) else 0
-
-
-def _sums(tensor: Tensor) -> Tensor:
-    values = _real(tensor.detach())
-    values = values if values.is_floating_point() else values.double()
-    norm = torch.linalg.vector_norm(values, dtype=torch.float64)
-    return torch.stack([values.sum(dtype=torch.float64), norm])
-
-
-def _real(values: Tensor) -> Tensor:
-    """Return complex numbers as pairs of real ones: as doubles, they would lose their imaginary parts."""
-    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values

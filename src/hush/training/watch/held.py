@@ -159,7 +159,7 @@ def _differ(first: Any, second: Any) -> bool:
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         if first.shape != second.shape or first.dtype != second.dtype:
             return True
-        return not torch.equal(torch.nan_to_num(first), torch.nan_to_num(second))
+        return not bool(((first == second) | ((first != first) & (second != second))).all())  # NaN is not itself
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         return first.tobytes() != second.tobytes()
     return type(first) is not type(second) or repr(first) != repr(second)  # by its text, NaN is equal to itself

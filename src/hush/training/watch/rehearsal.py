@@ -181,9 +181,10 @@ def _moved(first: Tensor, second: Tensor, same: Tensor) -> bool:
     if first.dim() == 0 or len(first) != len(same):
         return False
     chosen = same.to(first.device)
-    a, b = (torch.nan_to_num(values[chosen].detach()) for values in (first, second))
+    a, b = (values[chosen].detach() for values in (first, second))
     if not (a.is_floating_point() or a.is_complex()):
         return not torch.equal(a, b)
     tolerance = _TOLERANCE.get(a.dtype, 0.05)
-    largest = float(a.abs().max()) if a.numel() else 0.0
-    return not torch.allclose(a, b, rtol=tolerance, atol=0.1 * tolerance * largest)
+    sizes = a[a.isfinite()].abs()
+    largest = float(sizes.max()) if sizes.numel() else 0.0
+    return not torch.allclose(a, b, rtol=tolerance, atol=0.1 * tolerance * largest, equal_nan=True)
