@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from hush.errors import HushError
+from hush.estimators import PrivateClassifier
 from hush.randomness import TestSource
 from hush.training import PrivateTraining, clipped_sum, privatize
 from training.loops import start
@@ -475,6 +476,29 @@ def test_a_released_model_holds_no_rows() -> None:
     with pytest.raises(HushError, match="last_input"):
         private.close()
     assert b"last_input" not in pickle.dumps(private.close())
+
+
+class Keeps(nn.Linear):
+    when = (True, False)  # in training mode, or in evaluation mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training in self.when:
+            self.last_input = x
+        return super().forward(x)
+
+
+class KeepsLater(Keeps):
+    when = (False,)
+
+
+def test_an_estimator_does_not_keep_rows() -> None:
+    x, y = examples()
+    settings: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3, "data_norm": 1.0, "classes": range(CLASSES), "epochs": 1}
+    with pytest.raises(HushError, match="last_input"):
+        PrivateClassifier(Keeps, **settings).fit(x.numpy(), y.numpy())
+    estimator = PrivateClassifier(KeepsLater, **settings).fit(x.numpy(), y.numpy())
+    assert 0 <= estimator.score(x.numpy(), y.numpy()) <= 1
+    assert b"last_input" not in pickle.dumps(estimator.module_)
 
 
 def test_ordinary_runs_are_not_suspected() -> None:

@@ -94,11 +94,14 @@ class PrivateTraining:
         everything that is computed from the weights alone.
 
     Assumes:
-        The loss of an example depends on that example only (checked here for every new shape of batch, as far as
-        gradients show it; the caller's duty where inputs or detached values couple examples), and torch computes it the
-        same in every row of a batch of one shape, to the last bit (an assumption on its kernels). Nothing else computed
-        from the data is released: losses and accuracies on training data are not private (the caller's duty). The
-        sampling rate is public (the caller's duty).
+        The loss of an example depends on that example only, and the forward pass stores nothing about it in the model
+        (checked here: what a model holds, at every step; losses, by gradients at new kinds of batches, and on invented
+        examples at the first step, at secret ones and at the last; the caller's duty where examples mix on rare
+        contents only, or at so few steps that no secret one is among them). The weights change in private steps only
+        (checked here; if not, the guarantee is withdrawn, with the reason). Torch computes an example the same in every
+        row of a batch of one shape, to the last bit (an assumption on its kernels). Nothing else computed from the data
+        is released: losses and accuracies on training data are not private (the caller's duty). The sampling rate is
+        public (the caller's duty).
 
     References:
         Abadi et al. 2016, Algorithm 1, with lots drawn by Poisson sampling, and the noisy sum divided by the expected
@@ -241,6 +244,9 @@ class PrivateTraining:
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the current weights.
+
+        Its epsilon is infinite, and its first assumption says why, if a check has found after some steps that they were
+        not private, or if weights were changed outside of private steps. A model may be changed after `close`.
 
         It assumes that the number of steps was fixed in advance. If you stopped early because of intermediate results,
         the guarantee of the whole plan holds: ``private.plan.guarantee()``.
