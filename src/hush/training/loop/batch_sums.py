@@ -33,6 +33,7 @@ class BatchSums:
 
     Attributes:
         engine: The gradient engine that is attached to the model.
+        looks_back: Whether what is being checked may have been the same in earlier batches, which were not checked.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class BatchSums:
         self._checked: set[Any] = set()  # signatures of batches that were compared with a plain loop
         self._loss_kinds: set[tuple[str, ...]] = set()
         self._rehearsal: Rehearsal | None = None
+        self.looks_back = False
         self._seed = 0  # of the checks of this batch
         self._held = BufferWatch(model)
         self._projected: ProjectedClipping | None = None
@@ -137,7 +139,9 @@ class BatchSums:
             key = self._projection_key()
             self._projected = ProjectedClipping(self._model, projections=contribution.projections, key=key)
         if self._rehearsal is not None:
+            self.looks_back = step > 0
             self._check_projected(losses, len(batch.weights), self._projected, self._rehearsal)
+            self.looks_back = False
         total = self._projected(
             losses,
             clip_norm=clipping.clip_norm,
@@ -185,18 +189,21 @@ class BatchSums:
     def _check(self, losses: Any) -> None:
         """Check a batch of a new kind, and those whose time has come."""
         signature, rehearsal = self.engine.signature(), self._rehearsal
-        is_new = signature not in self._checked or self._is_of_new_kind(losses)
+        is_new, is_first = signature not in self._checked or self._is_of_new_kind(losses), not self._checked
+        self.looks_back = not is_new
         if is_new or rehearsal is not None:
             # All pairs are told apart in a new kind of batch, and many of them in others.
             check_batch(self.engine, losses, seed=self._seed, num_halves=0 if is_new else 2)
-        calls = used_calls(self.engine, losses) if rehearsal is not None or not self._checked else []
-        if not self._checked:
+        calls = used_calls(self.engine, losses) if rehearsal is not None or is_first else []
+        if is_first:
             check_calls(self.engine, calls)
         self._checked.add(signature)
+        self.looks_back = not is_first
         if rehearsal is not None:
             rehearsal.refuse_mixed_losses(losses)
             with isolated(self._model), self.engine.suspended():
                 rehearsal.refuse_mixed_calls(list(self._model.named_modules()), calls)
+        self.looks_back = False
 
     def _is_of_new_kind(self, losses: Any) -> bool:
         """Return whether the losses are computed by other operations than before."""

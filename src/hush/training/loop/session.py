@@ -262,8 +262,8 @@ class PrivateTraining:
         return replace(stated, epsilon=math.inf, method=method, assumptions=(reason, *stated.assumptions))
 
     def _found(self, error: Unsupported) -> None:
-        """Withdraw the guarantee, if what a check has found is in the weights, or in steps that were released."""
-        if self._withdrawn is None and (self.steps_taken or isinstance(error, StoredData)):
+        """Withdraw the guarantee, if what a check has found is in the model, or may be in steps that were released."""
+        if self._withdrawn is None and (self._sums.looks_back or isinstance(error, StoredData)):
             self._withdrawn = f"withdrawn after {self.steps_taken} steps: {' '.join(str(error).split())}"
 
     def _outside_changes(self) -> str | None:
