@@ -272,12 +272,20 @@ def divided(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
     return losses / losses.detach().mean()
 
 
+def hooked(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
+    outputs = private.model(x)
+    if outputs.requires_grad:
+        outputs.register_hook(lambda gradient: gradient / gradient.norm())
+    return F.cross_entropy(outputs, y, reduction="none")
+
+
 LOOPS: dict[str, Losses] = {
     "encode": lambda private, x, y: F.cross_entropy(private.model.encode(x), y, reduction="none"),  # type: ignore[operator]
     "class weights": class_weights,
     "mixup": mixed_up,
     "mixed targets": mixed_targets,
     "divided by the mean": divided,
+    "a hook on gradients": hooked,
 }
 
 

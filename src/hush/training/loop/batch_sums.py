@@ -192,8 +192,8 @@ class BatchSums:
         is_new, is_first = signature not in self._checked or self._is_of_new_kind(losses), not self._checked
         self.looks_back = not is_new
         if is_new or rehearsal is not None:
-            # All pairs are told apart in a new kind of batch, and many of them in others.
-            check_batch(self.engine, losses, seed=self._seed, num_halves=0 if is_new else 2)
+            # All pairs are told apart in a new kind of batch, and a random half from the rest in others.
+            check_batch(self.engine, losses, seed=self._seed, num_halves=0 if is_new else 1)
         calls = used_calls(self.engine, losses) if rehearsal is not None or is_first else []
         if is_first:
             check_calls(self.engine, calls)

@@ -16,7 +16,7 @@ output that was a conversion to its own type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -121,9 +121,11 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]], *, seed: i
     if num_halves:
         generator = torch.Generator().manual_seed(seed)  # torch's own state stays as it is
         splits = [torch.rand(size, generator=generator) < 0.5 for _ in range(num_halves)]
+    tensors, scaled = [value for _, value in watched], list[str]()
+    whole = _row_norms(torch.autograd.grad(losses.sum(), tensors, retain_graph=True, allow_unused=True))
     for chosen in (split.to(losses.device) for split in splits):
         gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
-            losses[chosen].sum(), [value for _, value in watched], retain_graph=True, allow_unused=True
+            losses[chosen].sum(), tensors, retain_graph=True, allow_unused=True
         )
         for (name, _), gradient in zip(watched, gradients, strict=True):
             # NaN in another example's row is 0 times infinity, and no dependence.
@@ -134,6 +136,32 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]], *, seed: i
                     "losses and means over the batch do not have one. Inputs that all examples share need a first "
                     "dimension of 1, such as positions.unsqueeze(0)",
                 )
+        triples = zip(watched, _row_norms(gradients), whole, strict=True)
+        scaled += [
+            name
+            for (name, _), part, norms in triples
+            if part is not None and norms is not None and _are_scaled(part[chosen], norms[chosen])
+        ]
+    if scaled:
+        raise Unsupported(
+            f"losses: the gradient of one example depends on another example, through {scaled[0]}",
+            "A backward hook must not divide by a norm over the batch, say",
+        )
+
+
+def _row_norms(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Return the norm of each row: whole gradients of all layers would take the memory of another backward pass."""
+    return [
+        None if gradient is None else torch.linalg.vector_norm(gradient.reshape(len(gradient), -1).float(), dim=1)
+        for gradient in gradients
+    ]
+
+
+def _are_scaled(part: Tensor, whole: Tensor) -> bool:
+    """Return whether rows have another norm if other rows have a loss, too. Kernels may round differently."""
+    finite = part.isfinite() & whole.isfinite()
+    part, whole = part[finite], whole[finite]
+    return bool(((part - whole).abs() > 0.05 * torch.maximum(part, whole) + 1e-6 * whole.sum()).any())
 
 
 def _all_pairs(size: int) -> list[Tensor]:
