@@ -211,7 +211,7 @@ class PrivateTraining:
         try:
             clipped = self._sums(losses, batch, self._clipping_of(self.steps_taken), step=self.steps_taken)
         except Unsupported as error:
-            self._found(error)
+            self._withdraw_for(error)
             raise
         if isinstance(self.clipping, Adaptive):
             clip_norm, shares = self.clipping.clip_norm, group_shares(self.model, self.clipping)
@@ -261,7 +261,7 @@ class PrivateTraining:
         method = "no method: the guarantee is withdrawn"
         return replace(stated, epsilon=math.inf, method=method, assumptions=(reason, *stated.assumptions))
 
-    def _found(self, error: Unsupported) -> None:
+    def _withdraw_for(self, error: Unsupported) -> None:
         """Withdraw the guarantee, if what a check has found is in the model, or may be in steps that were released."""
         if self._withdrawn is None and (self._sums.looks_back or isinstance(error, StoredData)):
             self._withdrawn = f"withdrawn after {self.steps_taken} steps: {' '.join(str(error).split())}"
@@ -320,7 +320,7 @@ class PrivateTraining:
         try:
             self._sums.refuse_stored()
         except StoredData as error:
-            self._found(error)
+            self._withdraw_for(error)
             raise
 
     def state_dict(self) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def _all_pairs(size: int) -> list[Tensor]:
     >>> [split.tolist() for split in _all_pairs(3)]
     [[False, True, False], [True, False, True], [False, False, True], [True, True, False]]
     """
-    digits = [(torch.arange(size) >> place) % 2 == 1 for place in range(max(size - 1, 1).bit_length())]
+    digits = [(torch.arange(size) >> power) % 2 == 1 for power in range(max(size - 1, 1).bit_length())]
     return [split for digit in digits for split in (digit, ~digit)]
 
 

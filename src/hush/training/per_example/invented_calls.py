@@ -76,8 +76,8 @@ def comparable_calls(
     if size is None or size < 2:
         return
     modes = Modes(model)
-    for place, call in enumerate(calls):
-        wanted = None if used is None or not used[place] else used[place]
+    for number, call in enumerate(calls):
+        wanted = None if used is None or not used[number] else used[number]
         # Two are enough: a model that mixes examples changes the first one's output with the second.
         two_examples = select_rows(call, size, slice(0, 2))
         # Some models take logarithms or roots, and need positive numbers; ones suit nearly all.
@@ -154,7 +154,7 @@ def float_numbers(outputs: Any, leaf_numbers: list[int]) -> list[int]:
     """Return where these leaves of what a model has returned are among its `float_tensors`."""
     leaves = enumerate(tree_leaves(outputs))
     floats = [number for number, leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
-    return [place for place, number in enumerate(floats) if number in leaf_numbers]
+    return [position for position, number in enumerate(floats) if number in leaf_numbers]
 
 
 def float_tensors(outputs: Any) -> list[Tensor]:

@@ -136,8 +136,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _written_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """Return the arguments that an operation writes to."""
     parameters = [
-        (argument, args[place] if place < len(args) else kwargs.get(argument.name))
-        for place, argument in enumerate(func._schema.arguments)
+        (argument, args[position] if position < len(args) else kwargs.get(argument.name))
+        for position, argument in enumerate(func._schema.arguments)
     ]
     values = [value for argument, value in parameters if argument.alias_info and argument.alias_info.is_write]
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
