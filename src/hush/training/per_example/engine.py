@@ -107,6 +107,8 @@ class GradientEngine:
         self._batch_size: int | None = None
         self._recorder = TapRecorder()
         self._calls: list[Call] = []
+        self._results: list[Any] = []
+        self._runs_eagerly = False
         self._gradients: list[Tensor | None] = []  # what the backward pass brought out, by tap
         self._loss_scale = 1.0
         self._in_backward = False
@@ -165,15 +167,29 @@ class GradientEngine:
         """Stop recording, and forget the batch."""
         self._batch_size = None
         self._recorder.reset()
-        self._calls, self._gradients = [], []
+        self._calls, self._results, self._gradients = [], [], []
+        self._runs_eagerly = False
+
+    def run_eagerly(self) -> None:
+        """Run this batch without torch.compile, so that its operations can be recorded."""
+        self._runs_eagerly = True
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let modules run their ordinary forward, within a private one."""
+        size, self._batch_size = self._batch_size, None
+        try:
+            yield
+        finally:
+            self._batch_size = size
 
     def refuse_changed_buffers(self) -> None:
         """Refuse a model whose buffers have changed since `begin`: they would be released without noise."""
         self._buffers.refuse_changes()
 
-    def trust_buffer_contents(self) -> None:
-        """From now on, detect changed buffers by torch's version counters only, which is cheaper."""
-        self._buffers.stop_comparing_contents()
+    def compare_contents(self, *, on: bool) -> None:
+        """From the next batch on, detect changes by the contents of tensors, too, or by cheap counters only."""
+        self._buffers.compare_contents(on=on)
 
     def signature(self) -> tuple[Any, ...]:
         """Return which layers were called on which shapes, as far as taps show."""
@@ -190,6 +206,11 @@ class GradientEngine:
     def calls(self) -> list[Call]:
         """The arguments with which the model was called for this batch."""
         return self._calls
+
+    @property
+    def results(self) -> list[Any]:
+        """What the model returned for these calls."""
+        return self._results
 
     def gradient_taps(self) -> list[tuple[str, Tensor]]:
         """Return the taps that bring out gradients, not inputs, each with its layer's name."""
@@ -275,7 +296,9 @@ class GradientEngine:
         if not self.recording:
             return self._call_model(*args, **kwargs)
         self._calls.append((args, kwargs))
-        return self._run(self._call_model, args, kwargs, "model")
+        result = self._run(self._call_model, args, kwargs, "model")
+        self._results.append(result)
+        return result
 
     def watched(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the forward of a module that is called outside of the model's own forward."""
@@ -328,7 +351,8 @@ class GradientEngine:
         plan = known.plan
         # Dynamo would not let checkpoints be switched off.
         is_compiled = plan.is_compilable and known.failures < _MAX_FAILURES and not self._checkpoints.were_used
-        forward = self._compiled_forward() if self.backend is not None and is_compiled else self._call_model
+        is_compiled = is_compiled and self.backend is not None and not self._runs_eagerly
+        forward = self._compiled_forward() if is_compiled else self._call_model
         if not plan.has_operations:
             return forward(*args, **kwargs)
         assert self._batch_size is not None
@@ -348,6 +372,9 @@ class GradientEngine:
 
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return call_model(*args, **kwargs)  # inlined; torch does not compile its own code unasked
+
+            # Dynamo counts recompilations by code object, which all engines of a process would share.
+            forward.__code__ = forward.__code__.replace()
 
             # CUDA graphs return memory of their own, which the next call overwrites: results are copied.
             self._passes_are_graphs = as_graphs = self.backend == "inductor" and self._fits_in_graphs()
