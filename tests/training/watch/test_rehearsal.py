@@ -139,20 +139,26 @@ class Loudest(nn.Module):
         return self.layer(x * 3 if bool((x > 1.9).any()) else x)
 
 
+def bounded() -> tuple[Tensor, Tensor]:
+    """Uniform numbers in [-2.4, 2.4], so that the middle half of a range ends below 1.9."""
+    generator = torch.Generator().manual_seed(0)
+    return 4.8 * torch.rand(60, 6, generator=generator) - 2.4, torch.arange(60) % 3
+
+
 @TORCHS_OWN
 @pytest.mark.parametrize("compile", [False, "aot_eager"])
 def test_mixing_is_refused_with_and_without_compilation(compile: bool | str) -> None:  # noqa: A002
     torch._dynamo.reset()
     torch.manual_seed(0)
     with pytest.raises(Unsupported, match="another example"):
-        train(batch_run(Loudest(), compile=compile))
+        train(batch_run(Loudest(), bounded(), compile=compile))
 
 
 def test_a_twin_without_extremes_misses_what_one_large_value_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken twin: all invented rows lie in the middle."""
     torch.manual_seed(0)
-    monkeypatch.setattr(rows, "_KINDS", (lambda position: 0.25 + 0.5 * position,))
-    train(batch_run(Loudest()))
+    monkeypatch.setattr(rows, "_KINDS", (lambda position: 0.25 + 0.5 * position,) * 2)
+    train(batch_run(Loudest(), bounded()))
 
 
 def test_losses_that_a_function_computes_are_rehearsed() -> None:

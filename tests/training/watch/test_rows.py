@@ -9,7 +9,7 @@ from hush.training.watch.rows import InventedRows, invent
 
 
 def invented(*tensors: torch.Tensor, seed: int = 0) -> InventedRows:
-    return invent(list(tensors), len(tensors[0]), torch.Generator().manual_seed(seed))
+    return invent(list(tensors), len(tensors[0]), seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -36,6 +36,14 @@ def test_extremes_are_reached_in_replaced_rows_only() -> None:
     assert bool((replaced - high < 1e-6).all(1).any())
     kept = rows.first[0]
     assert bool(((kept >= low + 0.249 * span) & (kept <= low + 0.751 * span)).all())
+
+
+def test_rows_of_a_crowded_batch_are_equal() -> None:
+    x = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))
+    rows = invent([x], 8, 0, crowded=True)
+    assert torch.equal(rows.first[0], rows.first[0][:1].expand(8, 3))
+    assert torch.equal(rows.first[0][rows.same], rows.second[0][rows.same])
+    assert not torch.equal(rows.first[0], rows.second[0])
 
 
 def test_other_contents_of_the_same_range_change_nothing() -> None:

@@ -21,7 +21,8 @@ from hush.training.watch.seeds import same_seeds
 from hush.training.watch.tape import Tape
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # relative; half precision keeps 8 to 11 bits
-_MAX_SEED = 2**63
+_MAX_SEED = 2**62
+_SEEDS_PER_PAIR = 2**20  # more than tensors in a batch
 
 
 class Rehearsal:
@@ -96,9 +97,9 @@ class Rehearsal:
 
     def _invented(self, tensors: list[Tensor]) -> Iterator[InventedRows]:
         """Yield pairs of invented batches."""
-        generator = torch.Generator().manual_seed(self._seed)
-        for _ in range(self._num_pairs):
-            yield invent(tensors, self._size, generator)
+        for number in range(self._num_pairs):
+            seed = self._seed + number * _SEEDS_PER_PAIR
+            yield invent(tensors, self._size, seed, crowded=(self._seed + number) % 2 == 0)
 
 
 @dataclass(frozen=True, slots=True)
