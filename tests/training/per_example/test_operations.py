@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from cases import first_quick
 from hush.errors import Unsupported
-from hush.training import check, privatize
+from hush.training import Flat, check, looped_sum, privatize
 from hush.training.operations import following
 from hush.training.operations.layouts import Layout
-from hush.training.per_example.checks import looped_sum
 from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.engine import GradientEngine
-from hush.training.plan.clipping import Flat
 from training.per_example.program_models import BATCH, PROGRAMS, WIDTH, Block, linear, losses, rand, real
 
 # torch warns about its own code where a graph breaks.

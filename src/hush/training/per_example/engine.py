@@ -315,7 +315,9 @@ class GradientEngine:
         failures = 0
         if known is not None and known.layout is not None:
             known_call = known
-            complete, result = self._recorder.replay(known.layout, lambda: self._replayed(known_call, args, kwargs))
+            # Taps of eager passes are new each time: one that stays alive may keep a step's graph alive.
+            layout = known.layout if self.backend is not None else known.layout.renewed()
+            complete, result = self._recorder.replay(layout, lambda: self._replayed(known_call, args, kwargs))
             if complete:
                 return result
             # The model used other layers than last time: learn their taps again.
@@ -325,7 +327,8 @@ class GradientEngine:
         known = known or KnownCall(Plan(), failures=failures)
         result = self._learn(forward, known.plan, args, kwargs, mark)
         if key is not None:
-            known.layout = self._recorder.since(mark) if known.plan.is_static else None
+            layout = self._recorder.since(mark)
+            known.layout = None if not known.plan.is_static else layout if self.backend else layout.detached()
             self._remember(key, known)
         return result
 

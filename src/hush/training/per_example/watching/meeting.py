@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hush.training.per_example.watching.mode import OperationMode
 
 
-__all__ = ["meet", "products", "written_out"]
+RULE_MODULES = (products, written_out)  # importing them registers their rules
 
 _BROADCAST = ("expand_as", "scaled_dot_product_attention")
 
