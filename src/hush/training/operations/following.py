@@ -18,6 +18,8 @@ from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout, owners_o
 from hush.training.operations.lookups import indexed
 from hush.training.operations.names import (
     ALONG,
+    CONSTANTS,
+    LIKE_ANOTHER,
     PRODUCTS,
     REDUCTIONS,
     RESHAPES,
@@ -63,10 +65,16 @@ class Follower:
             batched: The tensors among them that depend on the batch.
             out: What it has returned.
         """
+        if name in LIKE_ANOTHER:
+            batched = [x for x in batched if x is args[0]]
+            if not batched:
+                return tree_map_only(Tensor, lambda _: None, out)
         layouts = [layout for x in batched if (layout := self.layout_of(x)) is not None]
         inputs = frozenset().union(*(layout.inputs for layout in layouts))
         if all(layout.dim == ANYWHERE for layout in layouts):
             return tree_map_only(Tensor, lambda _: layouts[0], out)
+        if name in CONSTANTS and len(batched) == 1:
+            return tree_map_only(Tensor, lambda _: None, out)
         if name in WRITES and (target := self.layout_of(args[0])) is not None:
             return target  # indices say where within it, and values are those of the same examples
         if name in ("pack_padded_sequence", "pad_packed_sequence"):
@@ -102,7 +110,7 @@ class Follower:
         if name in ("cat", "concat", "concatenate", "stack"):
             return self._joined(name, args, kwargs, out)
         if name in PRODUCTS:
-            return self._product(args[-2:], out)
+            return self._product_sum(name, args, kwargs, out)
         if name == "linear":
             return self._product([args[0]], out)
         if name == "einsum":
@@ -226,6 +234,20 @@ class Follower:
                 raise Conflict([chosen, moved])
             chosen = moved if chosen is None else self._with_inputs(chosen, moved)
         return chosen
+
+    def _product_sum(self, name: str, args: Any, kwargs: Any, out: Tensor) -> Any:
+        """Return the layout of a matrix product, to which something may be added."""
+        values = [*args, *(value for key, value in kwargs.items() if key not in ("beta", "alpha", "out"))]
+        if name not in ("addmm", "baddbmm"):
+            return self._product(values[:2], out)
+        product = self._product(values[1:], out)
+        known = self.layout_of(values[0])
+        if known is None:
+            return product
+        if product is None and any(self.layout_of(factor) is not None for factor in values[1:]):
+            return None
+        parts = [(values[0], known)] if product is None else [(out, product), (values[0], known)]
+        return self._one(parts, out)
 
     @staticmethod
     def _product_dim(side: int, x: Tensor, layout: Layout, factors: Sequence[Any], out: Tensor) -> int | None:

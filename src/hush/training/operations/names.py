@@ -48,7 +48,7 @@ SAME_DIM = _words(
     "pixel_unshuffle channel_shuffle fold grid_sample affine_grid embedding topk glu gather take_along_dim one_hot "
     "scaled_dot_product_attention linear bilinear kthvalue diff rfft irfft stft lstm_cell gru_cell rnn_tanh_cell "
     "rnn_relu_cell view_as_real view_as_complex cosine_similarity embedding_bag max_pool2d_with_indices "
-    "boolean_dispatch max_unpool2d"
+    "boolean_dispatch max_unpool2d im2col"
 )
 REDUCTIONS = _words(
     "sum nansum mean nanmean amax amin aminmax max min var std prod norm vector_norm any all logsumexp argmax argmin "
@@ -62,6 +62,10 @@ ALONG = _words(
 # Values are written into the first argument, at places that are given as indices.
 WRITES = _words("index_add index_copy index_put index_fill scatter scatter_add scatter_reduce masked_scatter")
 PRODUCTS = _words("matmul mm bmm mv addmm baddbmm")
+# Of a tensor, they take the type and the device only.
+CONSTANTS = _words("new_zeros new_ones new_full new_empty new_empty_strided new_tensor")
+# The first argument becomes like the second one, of which only the type or the shape counts.
+LIKE_ANOTHER = _words("to type_as expand_as view_as reshape_as")
 # Dynamo does not show these to a function mode.
 UNSEEN_BY_DYNAMO = _words("T mT H mH real imag weight_norm")
 # Random numbers: a function of parameters that draws some cannot be computed again.
@@ -74,6 +78,8 @@ BROADCASTS = _words("where prelu lerp clamp clip masked_fill addcmul addcdiv log
 
 def name_of(func: Any) -> str:
     """Return the plain name of an operation: ``mul`` for ``a * b``, ``a.mul_(b)`` and ``torch.mul(a, b)``."""
+    if func is torch.nn.functional.unfold:
+        return "im2col"  # patches of an image; the method of this name cuts windows out of one dimension
     name: str = getattr(func, "__name__", "") or type(func).__name__
     if name == "__get__":
         name = getattr(func.__self__, "__name__", "")
