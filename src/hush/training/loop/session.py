@@ -18,7 +18,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -255,11 +255,19 @@ class PrivateTraining:
         early = ("the run was not stopped because of what it had learned",) if is_early else ()
         paid = () if self._payment is None else self._payment.assumptions
         stated = self.plan.guarantee(self.steps_taken, (*early, *paid, *self._assumptions))
-        reason = self._withdrawn or self._outside_changes()
+        reason = self._reason_to_withdraw()
         if reason is None:
             return stated
         method = "no method: the guarantee is withdrawn"
         return replace(stated, epsilon=math.inf, method=method, assumptions=(reason, *stated.assumptions))
+
+    def _reason_to_withdraw(self) -> str | None:
+        """Return in words why the run has no guarantee; None if it has one."""
+        if self._withdrawn is None and self._current is not None and not self._is_closed:
+            # A forward pass that stored something may have been refused for another reason.
+            with suppress(StoredData):
+                self._refuse_stored()
+        return self._withdrawn or self._outside_changes()
 
     def _withdraw_for(self, error: Unsupported) -> None:
         """Withdraw the guarantee, if what a check has found is in the model, or may be in steps that were released."""
@@ -339,7 +347,7 @@ class PrivateTraining:
             "clip_norm": self.clipping.clip_norm,
             "thresholds": moved_thresholds(self.clipping),
             "assumptions": self._assumptions,
-            "withdrawn": self._withdrawn or self._outside_changes(),
+            "withdrawn": self._reason_to_withdraw(),
             "turn": 1 if self._payment is None else self._payment.turn,
             "model": copy.deepcopy(self.model.state_dict()),
             "optimizers": [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers],

@@ -42,6 +42,10 @@ class Conflict(Exception):
         self.layouts = layouts
 
 
+class AllPairs(Conflict):
+    """Rows for examples meet columns for examples: the result has an entry for each pair."""
+
+
 class Follower:
     """Follows a batch of one size.
 
@@ -231,7 +235,7 @@ class Follower:
                 return None
             moved = layout.at(dim)
             if chosen is not None and not (chosen.dim == dim and chosen.agrees(moved)):
-                raise Conflict([chosen, moved])
+                raise (AllPairs if out.dim() == 2 else Conflict)([chosen, moved])
             chosen = moved if chosen is None else self._with_inputs(chosen, moved)
         return chosen
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from hush.errors import Unsupported
-from hush.training.operations.following import Conflict, Follower
+from hush.training.operations.following import AllPairs, Conflict, Follower
 from hush.training.operations.layouts import ANYWHERE, NOWHERE, Layout
 from hush.training.operations.names import QUESTIONS, UNSEEN_BY_DYNAMO, name_of, writes_in_place
 from hush.training.operations.recipes import Recipe, parameters
@@ -84,6 +84,10 @@ class OperationMode(TorchFunctionMode):
                 yield
         except Conflict as conflict:
             self._share_input(conflict)
+            raise Unsupported(
+                "the model: an operation on a parameter puts different examples into one place",
+                "Keep examples in one dimension. Inputs that all examples share need a first dimension of 1",
+            ) from conflict
         except Refusal as refusal:
             raise refusal.reason from None
         finally:
@@ -122,17 +126,16 @@ class OperationMode(TorchFunctionMode):
         return next((dim for dim in range(min(value.dim(), 2)) if value.shape[dim] == self.size), None)
 
     def _share_input(self, conflict: Conflict) -> None:
-        """Of two inputs in conflict, such as a [T, T] mask where T = B, the later one has no rows for examples."""
+        """Of two inputs in conflict, such as a [T, T] mask where T = B, the later one has no rows for examples.
+
+        Start again with this knowledge, or return, if it cannot explain the conflict.
+        """
         for layout in sorted(conflict.layouts, key=lambda known: -min(known.inputs, default=-1)):
             new = layout.inputs - self.plan.shared
             others = [other.inputs for other in conflict.layouts if other is not layout]
             if new and all(not new <= other for other in others):
                 self.plan.shared |= new
                 raise Restart from conflict
-        raise Unsupported(
-            "the model: an operation puts different examples into one place",
-            "Keep examples in one dimension. Inputs that all examples share need a first dimension of 1",
-        ) from conflict
 
     # Tags
 
@@ -342,7 +345,7 @@ class OperationMode(TorchFunctionMode):
         parts = tensors_in((result,), {})
         if not parts:
             return None
-        layouts = self._follower.results(func, name, args, kwargs, batched, result)
+        layouts = self._layouts_of(func, name, args, kwargs, batched, result)
         lost = [layout for layout in _layouts(layouts) if isinstance(layout, Layout) and not layout.is_known]
         if lost and all(known.is_known for value in batched if (known := self.layout(value)) is not None):
             self._lost_by = name
@@ -352,6 +355,17 @@ class OperationMode(TorchFunctionMode):
                     self.plan.is_static = False
                 self.tag(part, layout)
         return None
+
+    def _layouts_of(self, func: Any, name: str, args: Any, kwargs: Any, batched: list[Tensor], result: Any) -> Any:
+        """Return the layouts of the results; what mixes examples is refused only where it meets a parameter."""
+        try:
+            return self._follower.results(func, name, args, kwargs, batched, result)
+        except Conflict as conflict:
+            # All pairs, as in CLIP, are often returned beside what the losses use.
+            if not isinstance(conflict, AllPairs):
+                self._share_input(conflict)
+            inputs = frozenset().union(*(layout.inputs for layout in conflict.layouts))
+            return tree_map_only(Tensor, lambda _: Layout(NOWHERE, inputs=inputs), result)
 
     def _follow_item(self, args: Any) -> None:
         """Note that a constant has become part of the batch, where an item of it was replaced."""
