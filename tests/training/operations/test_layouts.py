@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hush.training.operations.following import Follower
+from hush.training.operations.following import AllPairs, Follower
 from hush.training.operations.layouts import Layout, by_example, owners_of, reshaped
 
 SIZE = 3
@@ -51,3 +52,10 @@ def test_examples_first_and_back(outer: int, inner: int, last: int, shuffled: bo
     first, back = by_example(owners, layout, SIZE)
     assert torch.equal(back(first), owners)
     assert all(set(first[example].flatten().tolist()) == {example} for example in range(1, SIZE))
+
+
+def test_all_pairs_are_not_taken_for_an_input_that_examples_share() -> None:
+    rows, columns = torch.zeros(SIZE, 2), torch.zeros(2, SIZE)
+    follower = Follower(SIZE, lambda x: Layout(0) if x is rows else Layout(1))
+    with pytest.raises(AllPairs):
+        follower.results(torch.matmul, "matmul", (rows, columns), {}, [rows, columns], rows @ columns)

@@ -42,6 +42,15 @@ def vit(m: Any, x: Tensor) -> Tensor:
     return m.head(m.norm(x)[:, 0])
 
 
+def added(m: Any, x: Tensor) -> Tensor:
+    """Products to which the batch is added, patches of pictures, and constants that only take its type."""
+    scores = torch.baddbmm(x[:, :1, :5], batch1=m.layer(x), batch2=x.transpose(1, 2), beta=0.5, alpha=0.3)
+    mask = x.new_zeros(5, 5)
+    mask[0, 1] = 1.0
+    scores = scores.type_as(x[0]) + mask * torch.arange(5).type_as(x)
+    return m.head(m.weight * F.unfold(scores[:, None], kernel_size=2).transpose(1, 2))
+
+
 def positions(m: Any, x: Tensor) -> Tensor:
     y = m.tokens(x)
     return m.head(y + m.pos(torch.arange(x.shape[1])).unsqueeze(0))
@@ -285,6 +294,7 @@ PROGRAMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         ),
         (torch.randn(BATCH, 3, 8, 8),),
     ),
+    "added": lambda: (Block(added, layer=linear(), head=linear(4, 2), weight=torch.rand(1)), (real(),)),
     "positions": lambda: embedded(positions, 5, pos=nn.Embedding(7, WIDTH)),
     "positions-as-long-as-the-batch": lambda: embedded(positions, BATCH, pos=nn.Embedding(7, WIDTH)),
     "positions-expanded": lambda: embedded(
