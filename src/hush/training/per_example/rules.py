@@ -2,8 +2,8 @@
 
 A rule is a function with the signature of the layer's forward, preceded by the engine and the module. It computes the
 layer's output by one of the functions in `autograd`, asks the engine for taps, and reports which parameter they belong
-to. `attach` finds the rule of every module and replaces the module's forward on the instance. A module with parameters
-of its own but no rule runs under ``vmap`` (`expand`), with a copy of its parameters for every example.
+to. `attach` finds the rule of every module and replaces the module's forward on the instance. Of a module that has
+parameters but no rule, every operation on these is watched (`watching`).
 
 Layers that use their parameters several times, such as attention and recurrent layers, are in `sequence_rules`.
 """
