@@ -97,3 +97,15 @@ def linear_run(dataset: Any = None, model: nn.Module | None = None, **settings: 
         del settings["batch_size"]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return privatize(model, optimizer, linear_data() if dataset is None else dataset, **settings)
+
+
+def noisy_gradients(optimizer: torch.optim.Optimizer) -> list[list[Tensor]]:
+    """Return a list to which every step of an optimizer adds the gradients that it got."""
+    steps: list[list[Tensor]] = []
+
+    def add(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        steps.append([param.grad.clone() for param in params if param.grad is not None])
+
+    optimizer.register_step_pre_hook(add)
+    return steps

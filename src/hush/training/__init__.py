@@ -39,6 +39,7 @@ divides by the expected batch size, and lets the optimizer step. The folders, fr
 - ``loop``: the run itself: batches, steps, noise and optimizer, resumption, budgets, averages.
 - ``transfer``: adapters, frozen layers, public pre-training. ``per_example``: gradients, norms and clipped sums of all
   examples of a batch.
+- ``watch``: what moves data past the clipping: examples that mix, models that store data, ordinary steps.
 - ``plan``: everything that is fixed before a run reads data, and determines its guarantee.
 - ``noise``: the noise of a step, independent or correlated over the steps.
 - ``kernels``: Triton kernels and CUDA graphs, which change the speed only. ``scattering``: features.
@@ -54,8 +55,9 @@ Four ideas run through all of it:
   clipping, so the event does not depend on it.
 - **Everything random is a function of a key and the step.** So a run can be resumed, and its state contains no gradient
   without noise. A resumed run draws its noise under a new key; otherwise two runs from one state would share it.
-- **Checks do not depend on data.** A run compares itself with a plain loop at its first batch, on made-up examples:
-  whether a run is refused must not depend on the contents of the data.
+- **Checks do not depend on data.** A run compares itself with a plain loop at its first batch, and replaces some
+  examples of a batch at secret steps, all of them made up: whether a run is refused must not depend on the contents
+  of the data.
 """
 
 from typing import TYPE_CHECKING

@@ -71,29 +71,5 @@ COMPILED = [
     "timm resnet18",
 ]
 
-_ROWS = "its layers see rows of all examples' positions in one dimension"
-_SHARED = "a layer's input has no batch: it is shared by all examples"
-_ATTENTION = "within vmap, attention takes a path that has no derivative"
-_VMAP = "a parameter beside layers sends the module through vmap, which cannot run it"
 # What fails today, and why. These tests must fail: delete the row of one that does not any more.
-EXPECTED_FAILURES: dict[str, str] = {
-    "transformers opt": _ROWS,
-    "transformers qwen2_moe": _ROWS,
-    "transformers qwen3_moe": _ROWS,
-    "transformers mixtral": _ROWS,
-    "transformers deberta": _VMAP,
-    "transformers deberta-v2": _VMAP,
-    "transformers mpnet": _SHARED,
-    "transformers funnel": "wrong numbers: vmap maps an input whose length, 3 pooled positions, is the batch's",
-    "transformers t5": _SHARED,
-    "transformers mt5": _SHARED,
-    "transformers switch_transformers": _SHARED,
-    "transformers blenderbot": _SHARED,
-    "transformers beit": _VMAP,
-    "transformers swin": _ROWS,
-    "transformers swinv2": _ROWS,
-    "timm beit_base_patch16_224": _VMAP,
-    "timm swin_tiny_patch4_window7_224": _ROWS,
-    "torchvision vision_transformer in torch.float32": _ATTENTION,
-    "torchvision vision_transformer compiled": _ATTENTION,
-}
+EXPECTED_FAILURES: dict[str, str] = {}

@@ -36,7 +36,9 @@ def test_coupled_losses_are_refused(kind: str) -> None:
         private.step(losses)
 
 
-def test_parameters_used_outside_their_layer_are_refused() -> None:
+def test_parameters_used_outside_of_the_model_are_refused() -> None:
+    """Within it, a parameter may be used anywhere."""
+
     class Sneaky(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -48,8 +50,12 @@ def test_parameters_used_outside_their_layer_are_refused() -> None:
 
     private = run(model=Sneaky())
     x, y = next(iter(private.loader))
-    with pytest.raises(Unsupported, match=r"^inner\.weight"):
-        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+    losses = F.cross_entropy(private.model(x), y, reduction="none")
+    with pytest.raises(Unsupported, match=r"^inner\.weight: used outside"):
+        private.step(losses + private.model.inner.weight.square().sum())
+    private = run(model=Sneaky())
+    x, y = next(iter(private.loader))
+    private.step(F.cross_entropy(private.model(x), y, reduction="none"))
 
 
 def test_projected_losses_are_checked_again() -> None:

@@ -24,6 +24,7 @@ from hush.randomness.source import system_source
 from hush.training import privatize
 from hush.training.loop.update import Updater
 from hush.training.noise.noise_grid import NoiseGrid
+from training.loops import noisy_gradients
 
 DIVISOR = 64.0
 FALSE_ALARM = 1e-8
@@ -194,18 +195,17 @@ class Rows(TiedRows):
 
 
 def run_on_tokens(kind: type[TiedRows], tokens: Tensor, direction: Tensor) -> tuple[Tensor, Tensor, float]:
-    """One step from zero: the weights, ``.grad``, and the probability of a right guess that is allowed."""
+    """One step from zero: the weights, the noisy gradient, and the probability of a right guess that is allowed."""
     model = kind(len(direction))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     settings: dict[str, Any] = {"noise_multiplier": 10.0, "delta": 1e-5, "num_steps": 1}
     private = privatize(model, optimizer, (tokens,), relation=Relation.REPLACE, **settings)
+    steps = noisy_gradients(optimizer)
     for (batch,) in private.loader:
         private.step((private.model(batch) * direction).sum(-1))
     guarantee = private.guarantee()
     allowed = math.exp(guarantee.epsilon) / (1 + math.exp(guarantee.epsilon)) + guarantee.delta
-    weight = model.first.weight
-    assert weight.grad is not None
-    return weight.detach()[1].double(), weight.grad[1].double(), allowed
+    return model.first.weight.detach()[1].double(), steps[0][0][1].double(), allowed
 
 
 def token_attack_succeeds(kind: type[TiedRows], read: str) -> bool:

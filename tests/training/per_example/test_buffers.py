@@ -10,6 +10,7 @@ from torch import nn
 
 from hush.errors import Unsupported
 from hush.training.per_example.buffers import BufferWatch, refuse_buffers
+from hush.training.watch.held import StoredData
 
 
 def model() -> nn.Module:
@@ -70,7 +71,7 @@ def test_changes_are_noticed(change: str) -> None:
     # A change that was there at the start of the batch is not the batch's.
     watch.start()
     watch.refuse_changes()
-    watch.stop_comparing_contents()
+    watch.compare_contents(on=False)
     watch.start()
     apply(module)
     if needs_contents:
@@ -80,13 +81,53 @@ def test_changes_are_noticed(change: str) -> None:
             watch.refuse_changes()
 
 
-def test_trained_parameters_and_nan_are_no_change() -> None:
+def test_nan_is_no_change() -> None:
     module = model()
     module.mean.fill_(torch.nan)  # type: ignore[operator]
     watch = BufferWatch(module)
     watch.start()
-    module.get_parameter("1.weight").data.add_(1)
     watch.refuse_changes()
+
+
+def write_trained(module: nn.Module) -> None:
+    with torch.no_grad():
+        module.get_parameter("1.weight").add_(1)
+
+
+def move_trained(module: nn.Module) -> None:
+    module.get_parameter("1.weight").data = torch.ones(2, 2)
+
+
+def assign_trained(module: nn.Module) -> None:
+    module.get_submodule("1").weight = nn.Parameter(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("change", [write_trained, move_trained, assign_trained])
+def test_trained_parameters_are_not_written_by_a_forward(change: Callable[[nn.Module], None]) -> None:
+    """As a codebook does that takes inputs for its unused entries."""
+    module = model()
+    watch = BufferWatch(module)
+    watch.compare_contents(on=False)
+    watch.start()
+    change(module)
+    with pytest.raises(StoredData, match=r"^1\.weight: "):
+        watch.refuse_changes()
+
+
+def test_plain_attributes_are_compared_and_removed() -> None:
+    module = model()
+    module.cache, module.steps = {"rows": [torch.zeros(2)]}, 0  # type: ignore[assignment]
+    watch = BufferWatch(module)
+    watch.start_held()
+    module.steps = 1  # type: ignore[assignment]  # numbers are compared at checks
+    watch.refuse_held()
+    module.get_submodule("1").last = torch.ones(2)
+    with pytest.raises(StoredData, match=r"^1\.last: "):
+        watch.refuse_held()
+    assert not hasattr(module.get_submodule("1"), "last")
+    module.cache["rows"][0].add_(1)  # type: ignore[index, operator]
+    with pytest.raises(StoredData, match=r"^cache\.rows\.0: "):
+        watch.refuse_held()
 
 
 def test_nothing_to_refuse() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
+import torch._dynamo.testing
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -73,6 +74,18 @@ def train(private: PrivateTraining) -> Tensor:
     for x, y in private.loader:
         private.step(F.cross_entropy(private.model(x), y, reduction="none"))
     return torch.cat([param.detach().flatten() for param in private.model.parameters()])
+
+
+def test_many_runs_in_one_process_are_all_compiled() -> None:
+    """Dynamo gives up on code that was compiled 8 times: runs must not share theirs."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    for width in range(1, 11):
+        engine = GradientEngine(nn.Linear(4, width), backend=counter)  # type: ignore[arg-type]
+        for _ in range(2):
+            with engine.batch(3):
+                engine.backward(engine.model(torch.ones(3, 4)).sum(1))
+    assert counter.frame_count == 10
 
 
 def test_runs_are_the_same() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hush.errors import Unsupported
-from hush.training import Full, Projected, clipped_sum
+from hush.training import Full, Projected, check, clipped_sum
 from training.loops import batch_run, linear_data, linear_run, quiet_run, train
 
 
@@ -29,8 +29,8 @@ def test_positions_are_not_taken_for_examples() -> None:
     tokens = torch.randint(0, 9, (64, 7))
     private = quiet_run(Positions(), (tokens,), physical_batch_size=7)
     (x,) = next(iter(private.loader))
-    with pytest.raises(Unsupported, match="depends on another example, through positions"):
-        private.step(private.model(x).sum((1, 2)))
+    private.step(private.model(x).sum((1, 2)))
+    check(private.close(), x, lambda module, batch: module(batch).sum((1, 2)))
 
 
 @pytest.mark.parametrize("pair", [(1, 2), (3, 4)])
@@ -81,13 +81,6 @@ def test_inputs_changed_in_place_are_refused() -> None:
         clipped_sum(Residual(), torch.randn(3, 3), lambda module, batch: module(batch).sum(1), clip_norm=1.0)
 
 
-@pytest.mark.filterwarnings(r"ignore:.*weight_norm:FutureWarning:torch\..*")
-def test_parameters_that_a_hook_computes_are_named() -> None:
-    hooked = torch.nn.utils.weight_norm(nn.Linear(3, 2))
-    with pytest.raises(Unsupported, match="computed by a hook"):
-        clipped_sum(hooked, torch.randn(3, 3), lambda module, batch: module(batch).sum(1), clip_norm=1.0)
-
-
 class Keeper(nn.Module):
     """Stores a statistic of the data, in one of three ways."""
 
@@ -124,7 +117,7 @@ class InTraining(nn.Module):
 
 
 class Centred(nn.Module):
-    """A hand-written batch norm. Under vmap it would see batches of one."""
+    """A hand-written batch norm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +129,7 @@ class Centred(nn.Module):
 
 @pytest.mark.parametrize("model", [InTraining, lambda: nn.Sequential(Centred(), nn.Linear(6, 3))])
 def test_models_that_mix_examples_are_refused(model: Any) -> None:
-    with pytest.raises(Unsupported, match="the model: it"):
+    with pytest.raises(Unsupported, match="the model: it|cannot be told apart, perhaps since mean"):
         train(batch_run(model()))
 
 
@@ -175,17 +168,19 @@ def test_gradients_of_gradients_are_refused() -> None:
         clipped_sum(model, torch.randn(4, 6), penalty, clip_norm=1.0)
 
 
-def test_checkpointing_is_refused() -> None:
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_are_switched_off(reentrant: bool) -> None:
+    """In the backward pass, layers would ask for taps again."""
+
     class Again(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = nn.Linear(6, 3)
 
         def forward(self, x: Tensor) -> Any:
-            return checkpoint(self.layer, x, use_reentrant=False)
+            return checkpoint(self.layer, x, use_reentrant=reentrant)
 
-    with pytest.raises(Unsupported, match="checkpointing"):
-        train(batch_run(Again()))
+    assert train(batch_run(Again())).steps_taken == 3
 
 
 class CentredInputs(nn.Module):

@@ -271,7 +271,6 @@ def test_dropout_between_layers_is_applied_in_training_only() -> None:
         lambda x: (nn.MultiheadAttention(WIDTH, HEADS, batch_first=True, add_zero_attn=True), (x, x, x)),
         lambda x: (nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), (x[0], x[0], x[0])),
         lambda x: (nn.GRU(WIDTH, 5), (x[0],)),
-        lambda x: (nn.LSTMCell(WIDTH, 5), (x[0, 0],)),
     ],
 )
 def test_options_without_a_rule_are_refused(call: Any) -> None:
@@ -279,3 +278,20 @@ def test_options_without_a_rule_are_refused(call: Any) -> None:
     engine = GradientEngine(layer)
     with engine.batch(SIZE), pytest.raises(Unsupported, match="^the model: "):
         layer(*inputs)
+
+
+class Start(nn.Module):
+    """Scales its output by a cell that no example enters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.start, self.last = nn.LSTMCell(WIDTH, 5), nn.Parameter(torch.randn(WIDTH)), nn.Linear(WIDTH, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled: Tensor = self.last(x) * self.cell(self.start)[0]
+        return scaled
+
+
+def test_a_cell_without_a_batch_is_a_function_of_parameters() -> None:
+    x = torch.randn(SIZE, WIDTH)
+    check(Start(), x, lambda model, batch: model(batch).square().sum(1))

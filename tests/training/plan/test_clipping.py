@@ -31,6 +31,7 @@ from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.engine import GradientEngine
 from hush.training.plan.clipping import MovedGroups, Together
+from training.loops import noisy_gradients
 from training.models import BATCH, MODELS, losses
 
 CLIPPINGS: dict[str, Any] = {
@@ -208,7 +209,7 @@ def test_noise_is_shared_between_sum_and_count() -> None:
 
 def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
     private = adaptive_run(2, clipping=Adaptive(0.5, rate=1.0), num_steps=2)
-    model = private.model
+    steps = noisy_gradients(private.optimizer)
     for x, _ in private.loader:
         clip_norm = private.clipping.clip_norm
         outputs = private.model(x)
@@ -217,7 +218,7 @@ def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
         assert grid.stddev * grid.spacing == private.plan.noise_on_sum(0) * clip_norm
         noise = integer_gaussian(private._key_for("noise"), private.steps_taken - 1, 21, stddev=grid.stddev)
         expected_gradient = (noise * grid.spacing / 100).float()
-        gradient = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
+        gradient = torch.cat([param_gradient.flatten() for param_gradient in steps[-1]])
         assert torch.allclose(gradient, expected_gradient, rtol=1e-4)
     # Of 100 +- 9 examples in each of both steps, counted with noise of 5, it would have to be half: 7 deviations less.
     assert private.clipping.clip_norm < 0.5, "nothing was clipped"

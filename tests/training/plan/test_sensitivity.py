@@ -92,7 +92,7 @@ def test_one_unit_moves_a_sum_by_at_most_its_sensitivity(
     The quick variant takes every third combination, others for each sampler.
     """
     for check in ("check_batch", "check_calls"):
-        monkeypatch.setattr(batch_sums, check, lambda *_: None)
+        monkeypatch.setattr(batch_sums, check, lambda *_, **__: None)
     worked = refused = 0
     unnamed: list[str] = []
     of_sampling = [combination[1:] for combination in COMBINATIONS if combination[0] is sampling]

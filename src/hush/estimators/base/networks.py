@@ -6,6 +6,7 @@ training layer does the rest: Poisson sampling, per-example clipping, Gaussian n
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -116,8 +117,10 @@ class _NetworkEstimator(PrivateEstimator):
 
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
+        # A copy, as a module may store what it gets: the rows to predict must not be pickled with the estimator.
+        module = copy.deepcopy(self.module_)
         with torch.no_grad():
-            outputs = self.module_(torch.from_numpy(self._inputs(rows)))
+            outputs = module(torch.from_numpy(self._inputs(rows)))
         return np.asarray(outputs.double().numpy())
 
 

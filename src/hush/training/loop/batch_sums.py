@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument
-from hush.training.per_example.checks import check_batch, check_calls, check_outputs
+from hush.training.per_example.buffers import BufferWatch
+from hush.training.per_example.checks import check_batch, check_calls, check_outputs, used_calls
 from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.engine import GradientEngine
+from hush.training.per_example.invented_calls import isolated
 from hush.training.per_example.projected_clipping import ProjectedClipping
 from hush.training.plan.clipping import Clipping
 from hush.training.plan.contributions import Projected
 from hush.training.plan.loader import PhysicalBatch, to_device
 from hush.training.plan.training_plan import TrainingPlan
+from hush.training.watch.loss_graphs import kind_of, refuse_outside_parameters, refuse_scaled
+from hush.training.watch.rehearsal import Call, Rehearsal
+
+_FIRST_PAIRS = 2  # of invented batches, at the first batch of a run
+_MAX_KINDS = 32  # of losses, all of which are checked; of more, only the 64th, the 128th and so on
 
 
 class BatchSums:
@@ -25,6 +33,7 @@ class BatchSums:
 
     Attributes:
         engine: The gradient engine that is attached to the model.
+        looks_back: Whether what is being checked may have been the same in earlier batches, which were not checked.
     """
 
     def __init__(
@@ -48,19 +57,50 @@ class BatchSums:
         self._model, self._plan, self._projection_key = model, plan, projection_key
         self.engine = GradientEngine(model, backend=_backend(model, compile), memory=memory_limit, replay=True)
         self._checked: set[Any] = set()  # signatures of batches that were compared with a plain loop
+        self._loss_kinds: set[tuple[str, ...]] = set()
+        self._rehearsal: Rehearsal | None = None
+        self.looks_back = False
+        self._seed = 0  # of the checks of this batch
+        self._held = BufferWatch(model)
         self._projected: ProjectedClipping | None = None
         if isinstance(plan.contribution, Projected):
             # Attaching has refused models that cannot be private. Projections run the model as it is.
             self.engine.detach()
 
-    def begin(self, batch: PhysicalBatch) -> None:
-        """Prepare for the forward pass of a batch."""
-        if not isinstance(self._plan.contribution, Projected):
+    def begin(self, batch: PhysicalBatch, fetched: Any = None, key: bytes | None = None) -> AbstractContextManager[Any]:
+        """Prepare for the forward pass of a batch, and return a context for the time that the loop has it.
+
+        Args:
+            batch: The batch.
+            fetched: What the loop gets.
+            key: 32 secret bytes, if the batch is to be checked.
+        """
+        # The first batch is looked at most closely: nothing has been released yet.
+        pairs = 1 if self._checked else _FIRST_PAIRS
+        self._rehearsal = None if key is None else Rehearsal(fetched, len(batch.indices), key, pairs)
+        self._seed = 0 if key is None else int.from_bytes(key[8:14], "big")
+        if isinstance(self._plan.contribution, Projected):
+            self._held.start_held()
+        else:
+            self.engine.compare_contents(on=key is not None)
             self.engine.begin(len(batch.indices))
+            if key is not None:
+                self.engine.run_eagerly()
+        return nullcontext() if self._rehearsal is None else self._rehearsal
+
+    def refuse_stored(self) -> None:
+        """Refuse a model that has changed since the batch was served."""
+        if isinstance(self._plan.contribution, Projected):
+            self._held.refuse_held()
+        else:
+            self.engine.refuse_changed_buffers()
 
     def end(self) -> None:
         """Forget the batch."""
         self.engine.end()
+        if self._rehearsal is not None:
+            self._rehearsal.stop()
+        self._rehearsal = None
 
     def detach(self) -> None:
         """Give the model its ordinary forward back."""
@@ -80,15 +120,11 @@ class BatchSums:
             clipping: The clipping of this step.
             step: The number of the step.
         """
-        # A recurring check is due in the first batch of steps 0, 1, 2, 4, 8 and so on: log2(T) of T steps are checked.
-        is_check_step = batch.position == 0 and (step & (step - 1)) == 0
         if isinstance(self._plan.contribution, Projected):
-            return self._projected_sum(losses, batch, clipping, step, is_check_step)
-        return self._exact_sum(losses, batch, clipping, step, is_check_step)
+            return self._projected_sum(losses, batch, clipping, step)
+        return self._exact_sum(losses, batch, clipping, step)
 
-    def _projected_sum(
-        self, losses: Any, batch: PhysicalBatch, clipping: Clipping, step: int, is_check_step: bool
-    ) -> ClippedSum:
+    def _projected_sum(self, losses: Any, batch: PhysicalBatch, clipping: Clipping, step: int) -> ClippedSum:
         """Return the sum of a batch, clipped by projected norms."""
         contribution = self._plan.contribution
         assert isinstance(contribution, Projected)
@@ -102,29 +138,44 @@ class BatchSums:
         if self._projected is None:
             key = self._projection_key()
             self._projected = ProjectedClipping(self._model, projections=contribution.projections, key=key)
-        if is_check_step:
-            self._projected.refuse_coupled(losses, len(batch.weights))
-            check_outputs(self._model, self._projected.calls, len(batch.weights))
-        return self._projected(
+        if self._rehearsal is not None:
+            self.looks_back = step > 0
+            self._check_projected(losses, len(batch.weights), self._projected, self._rehearsal)
+            self.looks_back = False
+        total = self._projected(
             losses,
             clip_norm=clipping.clip_norm,
             weights=to_device(batch.weights, next(self._model.parameters()).device),
             step=step,
             num_summed=self._num_summed(step),
         )
+        self._held.refuse_held()
+        return total
 
-    def _exact_sum(
-        self, losses: Any, batch: PhysicalBatch, clipping: Clipping, step: int, is_check_step: bool
-    ) -> ClippedSum:
+    def _check_projected(self, losses: Any, size: int, projected: ProjectedClipping, rehearsal: Rehearsal) -> None:
+        """Check a batch whose losses are computed by a function, which is run once more for that."""
+        state = _generator_states()
+        values = losses()
+        rehearsal.stop()
+        _restore_generators(state)  # the run itself draws what it would have drawn
+        if isinstance(values, Tensor) and values.shape == (size,) and values.requires_grad:
+            self._held.refuse_held()
+            refuse_outside_parameters(values, self._model)
+            refuse_scaled(values)
+            rehearsal.refuse_mixed_losses(values)
+        projected.refuse_coupled(losses, size)
+        check_outputs(self._model, projected.calls, size)
+        with isolated(self._model):
+            calls = [Call(arguments, []) for arguments in projected.calls]
+            rehearsal.refuse_mixed_calls(list(self._model.named_modules()), calls)
+
+    def _exact_sum(self, losses: Any, batch: PhysicalBatch, clipping: Clipping, step: int) -> ClippedSum:
         """Return the clipped sum of a batch, from one backward pass."""
         contribution = self._plan.contribution
+        if self._rehearsal is not None:
+            self._rehearsal.stop()
         self.engine.refuse_changed_buffers()
-        if self._must_check(is_check_step):
-            check_batch(self.engine, losses)
-            if not self._checked:
-                check_calls(self.engine)
-            self._checked.add(self.engine.signature())
-            self.engine.trust_buffer_contents()
+        self._check(losses)
         rows = len(batch.real) // len(batch.weights)
         row_weights = None
         if rows > 1:
@@ -135,13 +186,33 @@ class BatchSums:
         weights = to_device(batch.weights, losses.device)
         return self.engine.clipped_sum(clipping, weights, num_summed=self._num_summed(step), rows=rows)
 
-    def _must_check(self, is_check_step: bool) -> bool:
-        """Return whether to compare this batch with a plain loop.
+    def _check(self, losses: Any) -> None:
+        """Check a batch of a new kind, and those whose time has come."""
+        signature, rehearsal = self.engine.signature(), self._rehearsal
+        is_new, is_first = signature not in self._checked or self._is_of_new_kind(losses), not self._checked
+        self.looks_back = not is_new
+        if is_new or rehearsal is not None:
+            # All pairs are told apart in a new kind of batch, and a random half from the rest in others.
+            check_batch(self.engine, losses, seed=self._seed, num_halves=0 if is_new else 1)
+        calls = used_calls(self.engine, losses) if rehearsal is not None or is_first else []
+        if is_first:
+            check_calls(self.engine, calls)
+        self._checked.add(signature)
+        self.looks_back = not is_first
+        if rehearsal is not None:
+            rehearsal.refuse_mixed_losses(losses)
+            with isolated(self._model), self.engine.suspended():
+                rehearsal.refuse_mixed_calls(list(self._model.named_modules()), calls)
+        self.looks_back = False
 
-        That is, if its shapes are new; and, unless the model is compiled, in some later steps, as a loss may change.
-        """
-        is_recurring = self.engine.backend is None and is_check_step
-        return is_recurring or self.engine.signature() not in self._checked
+    def _is_of_new_kind(self, losses: Any) -> bool:
+        """Return whether the losses are computed by other operations than before."""
+        kind = kind_of(losses) if isinstance(losses, Tensor) else ()
+        if kind in self._loss_kinds:
+            return False
+        self._loss_kinds.add(kind)
+        count = len(self._loss_kinds)
+        return count <= _MAX_KINDS or (count & (count - 1)) == 0
 
     def _num_summed(self, step: int) -> int:
         """Return a number of contributions that a step exceeds with a probability below 1e-50, to check rounding."""
@@ -150,6 +221,16 @@ class BatchSums:
         # For a Poisson sample of expectation m, Chernoff's bound on P(more than 2 m + 100) is exp(-m h(1 + 100 / m)),
         # h(a) = (1 + a) log(1 + a) - a, whose exponent is at least 125 for all m.
         return 2 * batch_size + 100 if count is None else count
+
+
+def _generator_states() -> list[Tensor]:
+    return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+
+
+def _restore_generators(states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    for device, state in enumerate(states[1:]):
+        torch.cuda.set_rng_state(state, device)
 
 
 def _backend(model: nn.Module, compile: bool | str | None) -> str | None:  # noqa: A002

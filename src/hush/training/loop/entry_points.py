@@ -21,7 +21,7 @@ from hush.training.noise.correlated_noise import CorrelatedNoise
 from hush.training.plan.clipping import Clipping, Flat
 from hush.training.plan.completion import make_plan
 from hush.training.plan.contributions import Contribution, PerExample
-from hush.training.plan.loader import fetcher
+from hush.training.plan.loader import fetcher, refuse_repeated_records
 from hush.training.plan.public_phase import PublicPhase
 from hush.training.plan.samplers import Sampling
 from hush.training.plan.schedule import Schedule
@@ -115,6 +115,8 @@ def privatize(
     users = as_users(unit)
     if unit is None or (isinstance(unit, Unit) and unit.kind is not UnitKind.EXAMPLE):
         refuse_repeated_ids(data)
+    if users is None:
+        refuse_repeated_records(data)
     unit_settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
     if users is not None:
         unit_settings = {"unit": users.unit, "labelled": True, _rows_field(users): users.rows_per_unit}
@@ -188,6 +190,8 @@ def start_training(
     >>> private.plan is plan
     True
     """
+    if users is None:
+        refuse_repeated_records(data)
     expected: dict[str, Any] = {"num_units": _count_units(data, users), "labelled": users is not None}
     if users is not None:
         expected |= {"unit": users.unit, _rows_field(users): users.rows_per_unit}

@@ -15,8 +15,10 @@ A resumed run continues under a new key (`keys`).
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,8 +55,12 @@ from hush.training.plan.clipping import Adaptive, Clipping
 from hush.training.plan.loader import Loader, PhysicalBatch, fetcher, to_device
 from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import Users
+from hush.training.watch.check_steps import check_position, check_steps
+from hush.training.watch.held import StoredData
+from hush.training.watch.weights import WeightWatch
 
 _FORMAT = "hush.training/4"
+_SET_LATER = "the weights that the model got between privatize and the first step come from public data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,14 @@ class PrivateTraining:
         everything that is computed from the weights alone.
 
     Assumes:
-        The loss of an example depends on that example only (checked here for every new shape of batch, as far as
-        gradients show it; the caller's duty where inputs or detached values couple examples), and torch computes it the
-        same in every row of a batch of one shape, to the last bit (an assumption on its kernels). Nothing else computed
-        from the data is released: losses and accuracies on training data are not private (the caller's duty). The
-        sampling rate is public (the caller's duty).
+        The loss of an example depends on that example only, and the forward pass stores nothing about it in the model
+        (checked here: what a model holds, at every step; losses, by gradients at new kinds of batches, and on invented
+        examples at the first step, at secret ones and at the last; the caller's duty where examples mix on rare
+        contents only, or at so few steps that no secret one is among them). The weights change in private steps only
+        (checked here; if not, the guarantee is withdrawn, with the reason). Torch computes an example the same in every
+        row of a batch of one shape, to the last bit (an assumption on its kernels). Nothing else computed from the data
+        is released: losses and accuracies on training data are not private (the caller's duty). The sampling rate is
+        public (the caller's duty).
 
     References:
         Abadi et al. 2016, Algorithm 1, with lots drawn by Poisson sampling, and the noisy sum divided by the expected
@@ -158,6 +167,10 @@ class PrivateTraining:
             projection_key=lambda: self._key_for("projections"),
         )
         self._updater = Updater(model, optimizers)
+        self._weights = WeightWatch(model)
+        self._check_steps: frozenset[int] | None = None
+        self._withdrawn: str | None = None  # why the run no longer has a guarantee
+        self._has_served = self._is_closed = False
         self._params = tuple(model.parameters())  # those that get noise
         # The step in progress: its clipped sums so far, the batch that waits for its losses, the next batch's position.
         self._totals: dict[str, Tensor] = {}
@@ -196,7 +209,11 @@ class PrivateTraining:
         batch = self._current
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
-        clipped = self._sums(losses, batch, self._clipping_of(self.steps_taken), step=self.steps_taken)
+        try:
+            clipped = self._sums(losses, batch, self._clipping_of(self.steps_taken), step=self.steps_taken)
+        except Unsupported as error:
+            self._withdraw_for(error)
+            raise
         if isinstance(self.clipping, Adaptive):
             clip_norm, shares = self.clipping.clip_norm, group_shares(self.model, self.clipping)
             weights = to_device(batch.weights, clipped.norms.device)
@@ -248,13 +265,57 @@ class PrivateTraining:
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the current weights.
 
+        Its epsilon is infinite, and its first assumption says why, if a check has found after some steps that they were
+        not private, or if weights were changed outside of private steps. A model may be changed after `close`.
+
         It assumes that the number of steps was fixed in advance. If you stopped early because of intermediate results,
         the guarantee of the whole plan holds: ``private.plan.guarantee()``.
         """
         is_early = 0 < self.steps_taken < self.plan.num_steps
         early = ("the run was not stopped because of what it had learned",) if is_early else ()
         paid = () if self._payment is None else self._payment.assumptions
-        return self.plan.guarantee(self.steps_taken, (*early, *paid, *self._assumptions))
+        stated = self.plan.guarantee(self.steps_taken, (*early, *paid, *self._assumptions))
+        reason = self._reason_to_withdraw()
+        if reason is None:
+            return stated
+        method = "no method: the guarantee is withdrawn"
+        return replace(stated, epsilon=math.inf, method=method, assumptions=(reason, *stated.assumptions))
+
+    def _reason_to_withdraw(self) -> str | None:
+        """Return in words why the run has no guarantee; None if it has one."""
+        if self._withdrawn is None and self._current is not None and not self._is_closed:
+            # A forward pass that stored something may have been refused for another reason.
+            with suppress(StoredData):
+                self._refuse_stored()
+        return self._withdrawn or self._outside_changes()
+
+    def _withdraw_for(self, error: Unsupported) -> None:
+        """Withdraw the guarantee, if what a check has found is in the model, or may be in steps that were released."""
+        if self._withdrawn is None and (self._sums.looks_back or isinstance(error, StoredData)):
+            self._withdrawn = f"withdrawn after {self.steps_taken} steps: {' '.join(str(error).split())}"
+
+    def _outside_changes(self) -> str | None:
+        """Return in words that parameters have changed since the last private step; None if they have not."""
+        changed = [] if self._is_closed else self._weights.changed()
+        if not changed:
+            return None
+        return f"withdrawn: {changed[0]} was changed outside of a private step, which costs privacy without bound"
+
+    def _refuse_outside_changes(self) -> None:
+        """Refuse to go on after parameters were changed outside of a private step."""
+        reason = self._outside_changes()
+        if reason is None:
+            return
+        if not self._has_served:
+            # Weights may be set until the run begins, as they may be before privatize.
+            self._assumptions = (*self._assumptions, _SET_LATER)
+            self._weights.remember(contents=False)
+            return
+        self._withdrawn = self._withdrawn or reason
+        raise Unsupported(
+            f"a parameter that was changed outside of a private step, so the guarantee is {reason}",
+            "Take no ordinary steps, load states with private.load_state_dict, and change a copy of the model",
+        )
 
     @property
     def receipt(self) -> Receipt | None:
@@ -267,11 +328,28 @@ class PrivateTraining:
         If the run is charged to a budget, it is charged for the steps that were taken, where steps are charged one by
         one, and for the whole plan otherwise.
         """
+        self._stop_watching()
         if self._payment is not None:
             self._refuse_forks()
             self._payment.settle(self.steps_taken)
         self._sums.detach()
         return self.model
+
+    def _stop_watching(self) -> None:
+        """Look a last time. What happens to the model after the end of the run is no concern of its guarantee."""
+        if self._is_closed:
+            return
+        self._withdrawn = self._withdrawn or self._outside_changes()
+        self._is_closed = True
+        if self._current is not None:  # a batch that was served, and perhaps stored
+            self._refuse_stored()
+
+    def _refuse_stored(self) -> None:
+        try:
+            self._sums.refuse_stored()
+        except StoredData as error:
+            self._withdraw_for(error)
+            raise
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of everything that resumes the run from the beginning of the current step.
@@ -289,6 +367,7 @@ class PrivateTraining:
             "clip_norm": self.clipping.clip_norm,
             "thresholds": moved_thresholds(self.clipping),
             "assumptions": self._assumptions,
+            "withdrawn": self._reason_to_withdraw(),
             "turn": 1 if self._payment is None else self._payment.turn,
             "model": copy.deepcopy(self.model.state_dict()),
             "optimizers": [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers],
@@ -328,11 +407,16 @@ class PrivateTraining:
             self._payment.loaded(state.get("turn", 1))
         # Before the rest: if loading fails half-way, the steps of the new weights are counted already.
         self.steps_taken = state["steps_taken"]
-        self.model.load_state_dict(state["model"])
+        self._has_served, self._check_steps = True, None
+        try:
+            self.model.load_state_dict(state["model"])
+        finally:
+            self._weights.remember(contents=True)
         for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
         self.clipping = restored_clipping(self.plan.clipping, state["clip_norm"], state.get("thresholds"))
         self._assumptions = tuple(state["assumptions"])
+        self._withdrawn = self._withdrawn or state.get("withdrawn")
         is_test = "test randomness" in self._assumptions
         self._keys = RunKeys(state["keys"]).resumed(self.steps_taken, renew=not is_test)
         self._stream = None
@@ -347,8 +431,8 @@ class PrivateTraining:
         """Return the key for a purpose in a step; by default in the current one."""
         return self._keys.derive(purpose, self.steps_taken if step is None else step)
 
-    def _serve(self, batch: PhysicalBatch) -> None:
-        """Prepare for the losses of a batch, which the loader is about to serve."""
+    def _serve(self, batch: PhysicalBatch, fetched: Any) -> AbstractContextManager[Any]:
+        """Prepare for the losses of a batch, which the loader is about to serve. Return a context for that time."""
         self._refuse_forks()  # before torch's generators are read: in a fork, CUDA's cannot be
         refuse_world()  # a process group may have been started since
         if batch.position == 0:
@@ -360,8 +444,22 @@ class PrivateTraining:
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and one step for each batch")
         if self._payment is not None:
             self._payment.refuse_unpaid(self.steps_taken, begins=batch.position == 0)
-        self._current = batch
-        self._sums.begin(batch)
+        self._refuse_outside_changes()
+        self._current, self._has_served = batch, True
+        return self._sums.begin(batch, fetched, self._key_for("checks") if self._must_check(batch) else None)
+
+    @property
+    def _steps_to_check(self) -> frozenset[int]:
+        if self._check_steps is None:
+            self._check_steps = check_steps(self.plan.num_steps, self._key_for("check steps"))
+        return self._check_steps
+
+    def _must_check(self, batch: PhysicalBatch) -> bool:
+        """Return whether to run a batch again on invented rows: the first one, and one in each of some secret steps."""
+        step = self.steps_taken
+        if step not in self._steps_to_check:
+            return step == 0 and batch.position == 0
+        return batch.position == check_position(step, self._key_for("checks"), self._batches.count(step))
 
     def _refuse_forks(self) -> None:
         if os.getpid() != self._process:
@@ -393,8 +491,12 @@ class PrivateTraining:
             self.clipping = clipping.moved([count / batch_size + 0.5 for count in counts], shares)
         grid = self._grid(step, clipping.clip_norm)
         self._updater(key, step, totals, grid, plan.divisor(step), self._noise_stream())
+        for param in self._params:
+            param.grad = None  # another step of an optimizer would repeat the update
         if self._projection is not None:
             self._projection.project(self.model.parameters())
+        # Contents are read where they will be compared.
+        self._weights.remember(contents=self.steps_taken == plan.num_steps or self.steps_taken in self._steps_to_check)
         if self._payment is not None and self.steps_taken == plan.num_steps:
             self._payment.settle(self.steps_taken)
 

@@ -2,8 +2,9 @@
 
 The flow of one private step, and where to read about it:
 
-1. `rules` and `sequence_rules` replace the forward of each layer, on the instance only: type, names and state stay. A
-   module without a rule runs under ``vmap`` with a copy of its parameters for each example.
+1. `rules` and `sequence_rules` replace the forward of common layers, on the instance only: type, names and state stay.
+   What a model does with parameters otherwise, `watching` sees one operation at a time; `training.operations` tells it
+   which entries of a tensor belong to which example.
 2. A rule calls an autograd function (`autograd`, `convolution`) with *taps*: expanded zeros that require a gradient
    (`taps`). Parameters take no part in autograd. As the "gradient" of a tap, the backward pass returns what clipping
    needs. Nothing is stored by side effect, and torch.compile sees one graph.
@@ -21,5 +22,6 @@ to a contribution. Both are added to the norm.
 - `projected_clipping` and `passes` clip by estimated norms instead, for any model, without touching its layers.
 
 To add a layer, write a rule (and a function, if none fits), and add a row to ``tests/training/models.py``, which enrols
-it in tests of exactness, bounds, NaN and compilation.
+it in tests of exactness, bounds, NaN and compilation. To add an operation, write a rule in ``watching``, and add a row
+to ``tests/training/per_example/program_models.py``.
 """

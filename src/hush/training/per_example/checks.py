@@ -2,9 +2,11 @@
 
 In a run, three checks look at a new kind of batch:
 
-`check_batch`    no loss depends on another example, and no parameter is used outside of its module
+`check_batch`    no loss depends on another example, by its gradients; no parameter is used outside of its module
 `check_calls`    on two invented examples, clipped sums equal those of a loop, eagerly and as torch.compile traces them
 `check_outputs`  outputs for two examples equal those for each alone, where gradients are not compared
+
+What gradients do not show is found by running the batch again on other rows (`hush.training.watch.rehearsal`).
 
 The comparison with a loop catches errors of torch itself: the tracer of torch 2.11 silently lost the gradient of an
 output that was a conversion to its own type.
@@ -14,11 +16,12 @@ output that was a conversion to its own type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.training.per_example.clipped_sum import ClippedSum
@@ -26,28 +29,59 @@ from hush.training.per_example.engine import GradientEngine, check_losses
 from hush.training.per_example.invented_calls import (
     ComparableCall,
     comparable_calls,
+    float_numbers,
     isolated,
     run_call,
     select_rows,
 )
 from hush.training.plan.clipping import Flat
+from hush.training.watch.loss_graphs import refuse_outside_parameters, refuse_scaled
+from hush.training.watch.rehearsal import Call, Rehearsal
 
 # From a model and a batch to one loss per example.
 Loss = Callable[[nn.Module, Any], Tensor]
 
+_PUBLIC_KEY = bytes(32)  # of invented rows, where no run is watched
 _NO_CLIPPING = 1e12  # a clip norm that no gradient of the comparison reaches
 
 
-def check_batch(engine: GradientEngine, losses: Tensor) -> None:
+def check_batch(engine: GradientEngine, losses: Tensor, *, seed: int = 0, num_halves: int = 0) -> None:
     """Refuse losses that depend on several examples, and parameters that are used outside of their module.
 
     The gradient of some examples' losses is followed back to every layer: in the rows of other examples it must be 0.
     It must not lead to a parameter directly: the engine does not see what a model does with a parameter outside of the
-    module that owns it. Couplings through inputs, or through detached values, cannot be seen; they are the caller's
-    duty.
+    module that owns it. A parameter outside of the model, of a criterion, would not be trained at all.
+
+    Args:
+        engine: The engine that has recorded the batch.
+        losses: One loss per example.
+        seed: The seed of the random halves into which examples are split.
+        num_halves: How many such halves are tried; 0 for splits that tell all pairs of examples apart.
     """
     refuse_outside_use(engine, losses)
-    refuse_coupled(losses, engine.gradient_taps())
+    refuse_outside_parameters(losses, engine.model)
+    refuse_scaled(losses)
+    refuse_coupled(losses, engine.gradient_taps(), seed=seed, num_halves=num_halves)
+
+
+def used_calls(engine: GradientEngine, losses: Tensor) -> list[Call]:
+    """Return the model's calls, each with the outputs that the losses use.
+
+    CLIP returns similarities of all pairs, say, but a loss of the embeddings does not use them.
+    """
+    calls = []
+    for arguments, result in zip(engine.calls, engine.results, strict=True):
+        leaves = tree_leaves(result)
+        outputs = [(number, leaf) for number, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        outputs = [(number, leaf) for number, leaf in outputs if leaf.requires_grad and leaf.grad_fn is not None]
+        gradients: tuple[Tensor | None, ...] = ()
+        if outputs:
+            gradients = torch.autograd.grad(
+                losses.sum(), [leaf for _, leaf in outputs], retain_graph=True, allow_unused=True
+            )
+        used = [number for (number, _), gradient in zip(outputs, gradients, strict=True) if gradient is not None]
+        calls.append(Call(arguments, used))
+    return calls
 
 
 def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
@@ -72,22 +106,26 @@ def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
     raise Unsupported(f"{', '.join(outside)}: used outside of the forward of the module that owns it", advice)
 
 
-def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
+def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]], *, seed: int = 0, num_halves: int = 0) -> None:
     """Refuse losses of some examples whose gradient reaches the rows of other examples.
 
     Args:
         losses: One loss per example.
         watched: Tensors with a row for each example, by the name of their layer.
+        seed: The seed of the random halves.
+        num_halves: How many halves are tried, each of which separates a given pair with probability 1/4 in the right
+            order; 0 for splits that separate every pair.
     """
     size = len(losses)
-    generator = torch.Generator().manual_seed(size)  # the splits need not be secret; torch's own state stays as it is
-    # The first and the last example alone, then random halves, each of which separates a given pair with probability
-    # 1/2.
-    splits = [torch.arange(size) == index for index in {0, size - 1}]
-    splits += [torch.rand(size, generator=generator) < 0.5 for _ in range(4)]
+    splits = _all_pairs(size)
+    if num_halves:
+        generator = torch.Generator().manual_seed(seed)  # torch's own state stays as it is
+        splits = [torch.rand(size, generator=generator) < 0.5 for _ in range(num_halves)]
+    tensors, scaled = [value for _, value in watched], list[str]()
+    whole = _row_norms(torch.autograd.grad(losses.sum(), tensors, retain_graph=True, allow_unused=True))
     for chosen in (split.to(losses.device) for split in splits):
         gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
-            losses[chosen].sum(), [value for _, value in watched], retain_graph=True, allow_unused=True
+            losses[chosen].sum(), tensors, retain_graph=True, allow_unused=True
         )
         for (name, _), gradient in zip(watched, gradients, strict=True):
             # NaN in another example's row is 0 times infinity, and no dependence.
@@ -98,17 +136,61 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
                     "losses and means over the batch do not have one. Inputs that all examples share need a first "
                     "dimension of 1, such as positions.unsqueeze(0)",
                 )
+        triples = zip(watched, _row_norms(gradients), whole, strict=True)
+        scaled += [
+            name
+            for (name, _), part, norms in triples
+            if part is not None and norms is not None and _are_scaled(part[chosen], norms[chosen])
+        ]
+    if scaled:
+        raise Unsupported(
+            f"losses: the gradient of one example depends on another example, through {scaled[0]}",
+            "A backward hook must not divide by a norm over the batch, say",
+        )
 
 
-def check_calls(engine: GradientEngine) -> None:
+def _row_norms(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Return the norm of each row: whole gradients of all layers would take the memory of another backward pass."""
+    return [
+        None if gradient is None else torch.linalg.vector_norm(gradient.reshape(len(gradient), -1).float(), dim=1)
+        for gradient in gradients
+    ]
+
+
+def _are_scaled(part: Tensor, whole: Tensor) -> bool:
+    """Return whether rows have another norm if other rows have a loss, too. Kernels may round differently."""
+    finite = part.isfinite() & whole.isfinite()
+    part, whole = part[finite], whole[finite]
+    return bool(((part - whole).abs() > 0.05 * torch.maximum(part, whole) + 1e-6 * whole.sum()).any())
+
+
+def _all_pairs(size: int) -> list[Tensor]:
+    """Return splits such that, for all i and j, one of them chooses i and not j: the binary digits of i, and of -1-i.
+
+    >>> [split.tolist() for split in _all_pairs(3)]
+    [[False, True, False], [True, False, True], [False, False, True], [True, True, False]]
+    """
+    digits = [(torch.arange(size) >> power) % 2 == 1 for power in range(max(size - 1, 1).bit_length())]
+    return [split for digit in digits for split in (digit, ~digit)]
+
+
+def check_calls(engine: GradientEngine, calls: list[Call] | None = None) -> None:
     """Compare the recorded calls with a plain loop, on two invented examples (see `invented_calls`).
 
     The comparison does not disturb the training run, and uses its own loss.
+
+    Args:
+        engine: The engine that has recorded the calls.
+        calls: These calls, with the outputs that matter; by default, all do.
     """
+    used = None
+    if calls is not None:
+        pairs = zip(calls, engine.results, strict=True)
+        used = [float_numbers(result, call.output_numbers) for call, result in pairs]
     engine.detach()
     try:
         with isolated(engine.model):
-            for call in comparable_calls(engine.model, engine.calls, engine.batch_size):
+            for call in comparable_calls(engine.model, engine.calls, engine.batch_size, used):
                 _check_call(engine, call)
     finally:
         engine.attach()
@@ -179,7 +261,8 @@ def _tolerance(model: nn.Module) -> float:
 def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
     """Return the sum of clipped gradients, without noise, and every example's norm. Neither is private.
 
-    Use it to inspect gradient norms on public data, for instance to choose a clip norm.
+    Use it to inspect gradient norms on public data, for instance to choose a clip norm. What a run refuses is refused
+    here, too: losses that mix examples, models that store data, parameters outside of the model.
 
     Args:
         model: The model. If it is in a private run already, use that run's ``step``.
@@ -194,7 +277,22 @@ def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -
         >>> [f"{norm:.1f}" for norm in total.norms]
         ['5.0', '0.5']
     """
-    return _clipped_sum(model, batch, loss, check_positive("clip_norm", clip_norm), None, _batch_size(batch))
+    check_positive("clip_norm", clip_norm)
+    size = _batch_size(batch)
+    engine = GradientEngine(model)
+    try:
+        # The loss gets the very tensors that are recorded as the rows of the examples.
+        with engine.batch(size), Rehearsal(batch, size, _PUBLIC_KEY, num_pairs=2) as rehearsal:
+            losses = loss(model, batch)
+            rehearsal.stop()
+            engine.refuse_changed_buffers()
+            check_losses(losses, size)
+            check_batch(engine, losses)
+            rehearsal.refuse_mixed_losses(losses)
+            engine.backward(losses)
+            return engine.clipped_sum(Flat(clip_norm))
+    finally:
+        engine.detach()
 
 
 def _clipped_sum(
@@ -280,8 +378,9 @@ def check(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float = 1.0, t
         ...
         hush.errors.Unsupported: 1.weight, 1.bias: the clipped sum differs from that of a loop over the examples...
     """
-    fast, plain = (compute(model, batch, loss, clip_norm=clip_norm) for compute in (clipped_sum, looped_sum))
-    _compare(fast, plain, tolerance)
+    # Not `clipped_sum`, which would refuse a coupled loss before it can be compared.
+    fast = _clipped_sum(model, batch, loss, check_positive("clip_norm", clip_norm), None, _batch_size(batch))
+    _compare(fast, looped_sum(model, batch, loss, clip_norm=clip_norm), tolerance)
 
 
 def _compare(fast: ClippedSum, plain: ClippedSum, tolerance: float) -> None:
@@ -303,7 +402,7 @@ def _compare(fast: ClippedSum, plain: ClippedSum, tolerance: float) -> None:
 
 
 def _batch_size(batch: Any) -> int:
-    for value in torch.utils._pytree.tree_leaves(batch):
+    for value in tree_leaves(batch):
         if isinstance(value, Tensor) and value.dim():
             return len(value)
     raise InvalidArgument("batch", type(batch).__name__, "a batch that contains a tensor")

@@ -1,7 +1,7 @@
 """The gradient engine: runs a model so that every example's gradient can be clipped, with one backward pass.
 
-`GradientEngine` attaches to a model. Each module that owns trained parameters gets a private forward: by its rule
-(`rules`), or by ``vmap`` on that module alone. Module objects, their types, names and parameters stay as they are.
+`GradientEngine` attaches to a model. Common layers get a private forward by a rule (`rules`); all other operations on
+trained parameters are seen by a mode (`watching`). Module objects, their types, names and parameters stay as they are.
 Outside of a private step, under ``no_grad`` and in copies, modules behave as usual. A private step:
 
 begin        records from now on, for a batch of this size
@@ -10,8 +10,8 @@ backward     one backward pass from one loss per example; the taps bring out per
 clipped_sum  norms, clip factors, and the sum of the clipped gradients
 end          forgets the batch
 
-A compiled model first runs eagerly for every new kind of batch, to learn which taps its layers ask for (and to be
-checked). Then torch.compile traces it with these taps as inputs.
+For every new kind of batch, the model first runs eagerly, to learn which taps it asks for. Later calls of the same kind
+get these taps, and torch.compile traces the model with them as inputs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,20 +35,43 @@ from hush.training.per_example.clipped_sum import ClippedSum, ClipTargets, Param
 from hush.training.per_example.gradients import Gradient
 from hush.training.per_example.norms import rounding_slack
 from hush.training.per_example.rules import attach
-from hush.training.per_example.taps import TapLayout, TapRecorder
+from hush.training.per_example.taps import Mark, StaleLayout, TapLayout, TapRecorder
+from hush.training.per_example.watching.checkpoints import Checkpoints
+from hush.training.per_example.watching.mode import OperationMode
+from hush.training.per_example.watching.plan import Plan, RandomStates, Restart
 from hush.training.plan.clipping import Clipping
 
 # Small gradients vanish in fp16. Losses are scaled up by this, and clip factors scale back.
 _FP16_SCALE = 2.0**10
 
+_MAX_RESTARTS = 64  # of a pass that finds out, one after the other, which constants have a row for each example
+
+_MAX_FAILURES = 4  # of a compiled call to ask for the taps that are known: then it runs eagerly
+_MAX_KNOWN = 256  # kinds of calls to remember
+
 Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of a call of the model
+
+
+@dataclass(slots=True)
+class KnownCall:
+    """What is known of calls of one kind.
+
+    Attributes:
+        plan: What was decided about its operations.
+        layout: Its taps; None, if data decide about them.
+        failures: How often they were not those of the next call.
+    """
+
+    plan: Plan
+    layout: TapLayout | None = None
+    failures: int = 0
 
 
 class GradientEngine:
     """Records private forward passes, and turns them into clipped sums.
 
     A session uses `begin`, `backward`, `clipped_sum` and `end` in every step. Rules use `recording`, `batched`, `tap`,
-    `record_use` and `suspended`. Checks read `calls` and `gradient_taps`.
+    `record_use` and `parameter`. Checks read `calls` and `gradient_taps`.
 
     Attributes:
         model: The model.
@@ -83,15 +107,20 @@ class GradientEngine:
         self._batch_size: int | None = None
         self._recorder = TapRecorder()
         self._calls: list[Call] = []
+        self._results: list[Any] = []
+        self._runs_eagerly = False
         self._gradients: list[Tensor | None] = []  # what the backward pass brought out, by tap
         self._loss_scale = 1.0
         self._in_backward = False
         # Compilation and CUDA graphs.
-        self._known_layouts: dict[Any, TapLayout] = {}
+        self._known: dict[Any, KnownCall] = {}
         self._compiled: Callable[..., Any] | None = None
         self._passes_are_graphs = False
         self._may_replay = replay
         self._graphs = GraphReplay()
+        trained = {id(param): name for name, param in self._params.items()}
+        self.mode = OperationMode(self, trained)
+        self._checkpoints = Checkpoints()
         self.attach()
 
     # Attaching
@@ -138,15 +167,29 @@ class GradientEngine:
         """Stop recording, and forget the batch."""
         self._batch_size = None
         self._recorder.reset()
-        self._calls, self._gradients = [], []
+        self._calls, self._results, self._gradients = [], [], []
+        self._runs_eagerly = False
+
+    def run_eagerly(self) -> None:
+        """Run this batch without torch.compile, so that its operations can be recorded."""
+        self._runs_eagerly = True
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let modules run their ordinary forward, within a private one."""
+        size, self._batch_size = self._batch_size, None
+        try:
+            yield
+        finally:
+            self._batch_size = size
 
     def refuse_changed_buffers(self) -> None:
         """Refuse a model whose buffers have changed since `begin`: they would be released without noise."""
         self._buffers.refuse_changes()
 
-    def trust_buffer_contents(self) -> None:
-        """From now on, detect changed buffers by torch's version counters only, which is cheaper."""
-        self._buffers.stop_comparing_contents()
+    def compare_contents(self, *, on: bool) -> None:
+        """From the next batch on, detect changes by the contents of tensors, too, or by cheap counters only."""
+        self._buffers.compare_contents(on=on)
 
     def signature(self) -> tuple[Any, ...]:
         """Return which layers were called on which shapes, as far as taps show."""
@@ -164,6 +207,11 @@ class GradientEngine:
         """The arguments with which the model was called for this batch."""
         return self._calls
 
+    @property
+    def results(self) -> list[Any]:
+        """What the model returned for these calls."""
+        return self._results
+
     def gradient_taps(self) -> list[tuple[str, Tensor]]:
         """Return the taps that bring out gradients, not inputs, each with its layer's name."""
         layout = self._recorder.layout
@@ -180,18 +228,13 @@ class GradientEngine:
         """Return a module's name within the model."""
         return self._module_names[id(module)]
 
+    def parameter(self, name: str) -> Tensor:
+        """Return a parameter by its name."""
+        return self._params[name]
+
     def is_tied(self, param: Tensor) -> bool:
         """Return whether several modules share this parameter."""
         return id(param) in self._tied
-
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Let modules run their ordinary forward, within a private one."""
-        size, self._batch_size = self._batch_size, None
-        try:
-            yield
-        finally:
-            self._batch_size = size
 
     def tap(
         self, shape: tuple[int, ...], like: Tensor, *, of_input: bool = False, base: Tensor | None = None
@@ -253,21 +296,77 @@ class GradientEngine:
         if not self.recording:
             return self._call_model(*args, **kwargs)
         self._calls.append((args, kwargs))
-        if self.backend is None:
-            return self._call_model(*args, **kwargs)
-        key = self._call_key(args, kwargs)
+        result = self._run(self._call_model, args, kwargs, "model")
+        self._results.append(result)
+        return result
+
+    def watched(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the forward of a module that is called outside of the model's own forward."""
+        return self._run(forward, args, kwargs, None)
+
+    def _run(self, forward: Callable[..., Any], args: Any, kwargs: Any, kind: str | None) -> Any:
+        with self._checkpoints.switched_off():
+            return self._run_once(forward, args, kwargs, kind)
+
+    def _run_once(self, forward: Callable[..., Any], args: Any, kwargs: Any, kind: str | None) -> Any:
+        key = None if kind is None else self._call_key(args, kwargs)
         mark = self._recorder.mark()
-        known = self._known_layouts.get(key)
-        if known is not None:
-            complete, result = self._recorder.replay(known, lambda: self._compiled_forward()(*args, **kwargs))
+        known = self._known.get(key) if key is not None else None
+        failures = 0
+        if known is not None and known.layout is not None:
+            known_call = known
+            # Taps of eager passes are new each time: one that stays alive may keep a step's graph alive.
+            layout = known.layout if self.backend is not None else known.layout.renewed()
+            complete, result = self._recorder.replay(layout, lambda: self._replayed(known_call, args, kwargs))
             if complete:
                 return result
             # The model used other layers than last time: learn their taps again.
-            del self._known_layouts[key]
+            failures = known.failures + 1
             self._recorder.rewind(mark)
-        result = self._call_model(*args, **kwargs)
-        self._known_layouts[key] = self._recorder.since(mark)
+            known = None
+        known = known or KnownCall(Plan(), failures=failures)
+        result = self._learn(forward, known.plan, args, kwargs, mark)
+        if key is not None:
+            layout = self._recorder.since(mark)
+            known.layout = None if not known.plan.is_static else layout if self.backend else layout.detached()
+            self._remember(key, known)
         return result
+
+    def _remember(self, key: Any, known: KnownCall) -> None:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[key] = known
+
+    def _learn(self, forward: Callable[..., Any], plan: Plan, args: Any, kwargs: Any, mark: Mark) -> Any:
+        """Run a forward, and watch where the batch and the parameters go."""
+        assert self._batch_size is not None
+        states = RandomStates()
+        for _ in range(_MAX_RESTARTS):
+            try:
+                with self.mode.tracking(self._batch_size, plan, (args, kwargs)):
+                    return forward(*args, **kwargs)
+            except Restart:
+                self._recorder.rewind(mark)
+                states.restore()
+        raise Unsupported("the model: it uses parameters in too many places with a row for each example")
+
+    def _replayed(self, known: KnownCall, args: Any, kwargs: Any) -> Any:
+        plan = known.plan
+        # Dynamo would not let checkpoints be switched off.
+        is_compiled = plan.is_compilable and known.failures < _MAX_FAILURES and not self._checkpoints.were_used
+        is_compiled = is_compiled and self.backend is not None and not self._runs_eagerly
+        forward = self._compiled_forward() if is_compiled else self._call_model
+        if not plan.has_operations:
+            return forward(*args, **kwargs)
+        assert self._batch_size is not None
+        with self.mode.replaying(self._batch_size, plan):
+            if forward is self._call_model:
+                return forward(*args, **kwargs)
+            try:
+                return forward(*args, **kwargs)
+            except (TypeError, IndexError, AttributeError) as error:
+                # A rule was given another operation than the one it had been decided for.
+                raise StaleLayout from error
 
     def _compiled_forward(self) -> Callable[..., Any]:
         if self._compiled is None:
@@ -276,6 +375,9 @@ class GradientEngine:
 
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return call_model(*args, **kwargs)  # inlined; torch does not compile its own code unasked
+
+            # Dynamo counts recompilations by code object, which all engines of a process would share.
+            forward.__code__ = forward.__code__.replace()
 
             # CUDA graphs return memory of their own, which the next call overwrites: results are copied.
             self._passes_are_graphs = as_graphs = self.backend == "inductor" and self._fits_in_graphs()

@@ -61,19 +61,23 @@ class ComparableCall:
         return [tensors[number] for number in self.output_numbers]
 
 
-def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> Iterator[ComparableCall]:
+def comparable_calls(
+    model: nn.Module, calls: list[Any], size: int | None, used: list[list[int]] | None = None
+) -> Iterator[ComparableCall]:
     """Yield a comparable call for each recorded one, where there is one. The model may be left in evaluation mode.
 
     Args:
         model: The model.
         calls: The arguments of recorded calls.
         size: How many examples the recorded batch had.
+        used: For each call, which of its `float_tensors` matter; all, if none is named.
     """
     # With a single example there is nothing that could mix.
     if size is None or size < 2:
         return
     modes = Modes(model)
-    for call in calls:
+    for number, call in enumerate(calls):
+        wanted = None if used is None or not used[number] else used[number]
         # Two are enough: a model that mixes examples changes the first one's output with the second.
         two_examples = select_rows(call, size, slice(0, 2))
         # Some models take logarithms or roots, and need positive numbers; ones suit nearly all.
@@ -88,6 +92,9 @@ def comparable_calls(model: nn.Module, calls: list[Any], size: int | None) -> It
                 continue  # random in any mode, or it cannot run
             # An output such as a mean over the batch has no row for each example.
             numbers = _per_example_outputs(outputs, _outputs(model, select_rows(invented, 2, slice(0, 1))))
+            if wanted is not None:
+                # In evaluation mode, a model may return less.
+                numbers = [number for number in numbers if number in wanted] or numbers
             expected = [outputs[number] for number in numbers]
             if numbers and all(bool(output.isfinite().all()) for output in expected):
                 yield ComparableCall(invented, numbers, expected)
@@ -143,6 +150,13 @@ def select_rows(batch: Any, size: int | None, rows: slice) -> Any:
     return tree_map(select, batch)
 
 
+def float_numbers(outputs: Any, leaf_numbers: list[int]) -> list[int]:
+    """Return where these leaves of what a model has returned are among its `float_tensors`."""
+    leaves = enumerate(tree_leaves(outputs))
+    floats = [number for number, leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    return [position for position, number in enumerate(floats) if number in leaf_numbers]
+
+
 def float_tensors(outputs: Any) -> list[Tensor]:
     """Return the floating-point tensors among what a model has returned, in order."""
     return [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
@@ -163,12 +177,29 @@ def _invent(call: Any, draw: Callable[..., Tensor]) -> Any:
 
 
 def _reproducible_outputs(model: nn.Module, call: Any) -> list[Tensor] | None:
-    """Return the model's outputs; None if it cannot run, or if they depend on the seed."""
-    outputs = _outputs(model, call)
-    if outputs is None:
+    """Return the model's outputs; None if it cannot run, or if it draws random numbers.
+
+    Whether it draws any shows in the generators' states. Its outputs need not show it: with dropout before weights of
+    zero, as in a new LoRA adapter, they are the same for all seeds, and gradients are not.
+    """
+    with torch.random.fork_rng(devices=_devices(model)):
+        torch.manual_seed(0)
+        before = _generator_states(model)
+        outputs = _outputs(model, call)
+        drawn = any(not torch.equal(a, b) for a, b in zip(before, _generator_states(model), strict=True))
+    if outputs is None or drawn:
         return None
-    # Dropout and the like give other outputs for another seed, and cannot be compared.
+    # Some draw from other generators than torch's.
     return outputs if all(_are_equal(outputs, _outputs(model, call, seed)) for seed in (1, 2, 3)) else None
+
+
+def _devices(model: nn.Module) -> list[torch.device]:
+    device = next(model.parameters()).device
+    return [device] if device.type == "cuda" else []
+
+
+def _generator_states(model: nn.Module) -> list[Tensor]:
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in _devices(model))]
 
 
 def _outputs(model: nn.Module, call: Any, seed: int = 0) -> list[Tensor] | None:

@@ -2,8 +2,8 @@
 
 A rule is a function with the signature of the layer's forward, preceded by the engine and the module. It computes the
 layer's output by one of the functions in `autograd`, asks the engine for taps, and reports which parameter they belong
-to. `attach` finds the rule of every module and replaces the module's forward on the instance. A module with parameters
-of its own but no rule runs under ``vmap`` (`expand`), with a copy of its parameters for every example.
+to. `attach` finds the rule of every module and replaces the module's forward on the instance. Of a module that has
+parameters but no rule, every operation on these is watched (`watching`).
 
 Layers that use their parameters several times, such as attention and recurrent layers, are in `sequence_rules`.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from hush.errors import Unsupported
 from hush.training.per_example.autograd import Affine, Convolution, LinearFunction, Lookup
@@ -60,6 +60,10 @@ class _Forward:
         # Outside a private step, and in copies, a module does what its class does.
         if engine is None or not engine.recording:
             return type(self.module).forward(self.module, *args, **kwargs)
+        if engine.mode.active and self.rule is by_operations:
+            return type(self.module).forward(self.module, *args, **kwargs)
+        if engine.mode.active and not engine.mode.paused:
+            return engine.mode.module(self.module, self.rule, args, kwargs)
         return self.rule(engine, self.module, *args, **kwargs)
 
 
@@ -119,21 +123,24 @@ def _mixing(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def _rules_of(model: nn.Module) -> list[tuple[nn.Module, Rule]]:
-    """Return the modules to attach to, outermost first, with their rules. Their submodules are covered by them."""
-    with_rule: list[tuple[nn.Module, Rule]] = []
-    without_rule: list[nn.Module] = []
+    """Return the modules to attach to, outermost first, with their rules."""
+    chosen: list[tuple[nn.Module, Rule]] = []
     covered: set[int] = set()
     for module in model.modules():
         if id(module) in covered:
             continue
         module_rule = RULES.get(type(module)) or _rule_by_name(module)
         if module_rule is not None and not is_parametrized(module):
-            with_rule.append((module, module_rule))
+            chosen.append((module, module_rule))
             covered.update(id(child) for child in module.modules())  # such as an attention layer's output projection
-        elif is_parametrized(module) or next(module.parameters(recurse=False), None) is not None:
-            without_rule.append(module)
-            covered.update(id(child) for child in module.modules())
-    return with_rule + [(module, expand) for module in without_rule]
+        elif next(module.parameters(recurse=False), None) is not None and not isinstance(module, ParametrizationList):
+            chosen.append((module, by_operations))
+    return chosen
+
+
+def by_operations(engine: GradientEngine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Run a module without a rule that is called by itself, not by the model: every operation is watched."""
+    return engine.watched(partial(type(module).forward, module), args, kwargs)
 
 
 def _rule_by_name(module: nn.Module) -> Rule | None:
@@ -153,7 +160,7 @@ def _dense(values: Tensor, *, transposed: bool) -> DenseGradient:
     return DenseGradient(values.mT if transposed else values)
 
 
-def _autocast(*values: Tensor | None) -> tuple[Any, ...]:
+def autocast(*values: Tensor | None) -> tuple[Any, ...]:
     """Convert to the type that autocast would convert to, so that saved tensors are the ones that were multiplied."""
     first = values[0]
     assert first is not None
@@ -195,7 +202,7 @@ def linear(
     inputs, outputs, size = plain.shape[1], plain.shape[0], len(x)
     # Detached, so that any gradient that autograd finds for a parameter comes from outside of its layer
     # (`refuse_outside_use`).
-    x, plain, bias = _autocast(x, plain.detach(), None if bias is None else bias.detach())
+    x, plain, bias = autocast(x, plain.detach(), None if bias is None else bias.detach())
     taps: list[Tensor | None] = [None] * 4
     rows = rows or {}
     if "weight" in used:
@@ -245,24 +252,47 @@ def _conv(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa
         x = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
         padding = (0,) * len(module.stride)
     shape = ConvShape(module.stride, padding, module.dilation, module.groups, tuple(module.weight.shape))
-    bias = None if module.bias is None else module.bias.detach()
-    x, weight, bias = _autocast(x, module.weight.detach(), bias)
+    return convolve(engine, name, x, module.weight, module.bias, shape, params=used)
+
+
+def convolve(
+    engine: GradientEngine,
+    name: str,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    shape: ConvShape,
+    *,
+    params: dict[str, Tensor],
+) -> Tensor:
+    """Return a convolution, recorded.
+
+    Args:
+        engine: The engine.
+        name: The layer's name.
+        x: The input, [B, channels, ...].
+        weight: The weight.
+        bias: The bias.
+        shape: What defines the convolution.
+        params: Which of "weight" and "bias" are trained parameters, and which these are.
+    """
+    x, weight, bias = autocast(x, weight.detach(), None if bias is None else bias.detach())
     taps: list[Tensor | None] = [None] * 4
     size, outputs = len(x), len(weight)
-    if "weight" in used:
+    if "weight" in params:
         output_size = shape.output(x)
         folded = (size * shape.groups, math.prod(output_size), weight[0].numel())
         # Products of patches pay off on GPUs only; patches of three-dimensional inputs are not implemented.
         if x.is_cuda and len(output_size) < 3 and prefers_products(folded, outputs // shape.groups, x, engine.memory):
             taps[0] = engine.tap(tuple(x.shape), x, of_input=True)
             taps[1] = engine.tap((size, outputs, *output_size), x)
-            engine.record_use(name, used["weight"], partial(ConvPatches, shape=shape), num_taps=2)
+            engine.record_use(name, params["weight"], partial(ConvPatches, shape=shape), num_taps=2)
         else:
             taps[2] = engine.tap((size, *weight.shape), x)
-            engine.record_use(name, used["weight"], DenseGradient)
-    if "bias" in used:
+            engine.record_use(name, params["weight"], DenseGradient)
+    if "bias" in params:
         taps[3] = engine.tap((size, outputs), x)
-        engine.record_use(name, used["bias"], DenseGradient)
+        engine.record_use(name, params["bias"], DenseGradient)
     result: Tensor = Convolution.apply(name, shape, x, weight, bias, *taps)  # type: ignore[no-untyped-call]
     return result
 
@@ -401,46 +431,3 @@ def _by_channel(engine: GradientEngine, module: Any, x: Tensor) -> Tensor:
     shape = (-1, *([1] * (x.dim() - 2)))
     dims = tuple(range(2, x.dim()))
     return affine(engine, engine.name(module), x, module.weight, module.bias, shape, dims)
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # vmap would break the compiled graph half-way
-def expand(engine: GradientEngine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run any module under ``vmap``, with a copy of its parameters for every example.
-
-    The copies are taps, so that their gradients are the per-example gradients.
-    """
-    params: dict[str, Tensor] = dict(module.named_parameters())
-    used = {name: param for name, param in params.items() if param.requires_grad}
-    with engine.suspended():
-        if not used:
-            return type(module).forward(module, *args, **kwargs)
-    size = engine.batch_size
-    assert size is not None
-    name = engine.name(module)
-    copies = {}
-    for key, param in used.items():
-        copies[key] = engine.tap((size, *param.shape), param, base=param)
-        engine.record_use(name, param, DenseGradient)
-    fixed = {key: param for key, param in params.items() if key not in used} | dict(module.named_buffers())
-    flat, structure = torch.utils._pytree.tree_flatten((args, kwargs))
-    is_batched = [isinstance(value, Tensor) and value.dim() > 0 and len(value) == size for value in flat]
-    if not any(is_batched):
-        raise Unsupported(f"{name}: none of its inputs has the batch's {size} examples in its first dimension")
-
-    def run_example(copied: dict[str, Tensor], *values: Any) -> Any:
-        # The module sees a batch of one.
-        example = [value.unsqueeze(0) if batched else value for value, batched in zip(values, is_batched, strict=True)]
-        inner_args, inner_kwargs = torch.utils._pytree.tree_unflatten(example, structure)
-        output = torch.func.functional_call(module, copied | fixed, inner_args, inner_kwargs)
-        return torch.utils._pytree.tree_map(lambda part: part.squeeze(0) if isinstance(part, Tensor) else part, output)
-
-    dims = tuple(0 if batched else None for batched in is_batched)
-    with engine.suspended():
-        try:
-            result = torch.func.vmap(run_example, in_dims=(0, *dims), randomness="different")(copies, *flat)
-        except RuntimeError as error:
-            raise Unsupported(
-                f"{name} ({type(module).__name__}): it has no rule, and vmap cannot run it on one example",
-                "Use layers that have a rule",
-            ) from error
-    return result

@@ -44,6 +44,14 @@ class TapLayout:
     inputs: set[int] = field(default_factory=set)
     uses: list[Use] = field(default_factory=list)
 
+    def detached(self) -> TapLayout:
+        """Return the layout with taps that belong to no graph."""
+        return TapLayout([tap.detach() for tap in self.taps], self.inputs, self.uses)
+
+    def renewed(self) -> TapLayout:
+        """Return the layout with new taps."""
+        return TapLayout([tap.detach().requires_grad_() for tap in self.taps], self.inputs, self.uses)
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:

@@ -10,6 +10,7 @@ serves the result and makes sure that every batch is answered by one call of ``p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import ConcatDataset, Subset, TensorDataset, default_collate
 
 from hush.errors import InvalidArgument
 
@@ -123,6 +124,36 @@ def fetcher(data: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
     return len(data), lambda indices: default_collate([data[int(index)] for index in indices])
 
 
+def refuse_repeated_records(data: Any) -> None:
+    """Refuse a `Subset` or a `ConcatDataset` that holds an example more than once: each time would count as a unit.
+
+    >>> from torch.utils.data import Subset
+    >>> refuse_repeated_records(Subset(TensorDataset(torch.zeros(3)), [0, 1, 0]))
+    Traceback (most recent call last):
+        ...
+    hush.errors.InvalidArgument: data='Subset': expected each example once. It holds some more than once, so that ...
+    """
+    records = _records(data) if isinstance(data, (Subset, ConcatDataset)) else []
+    if len(set(records)) < len(records):
+        raise InvalidArgument(
+            "data",
+            type(data).__name__,
+            "each example once",
+            "It holds some more than once, so that one example would count as several units",
+            "Remove the copies, or pass unit=Users(ids) with an id for each example",
+        )
+
+
+def _records(data: Any) -> list[tuple[int, int]]:
+    """Return which example of which dataset each example is."""
+    if isinstance(data, Subset):
+        inner = _records(data.dataset)
+        return [inner[int(index)] for index in data.indices]
+    if isinstance(data, ConcatDataset):
+        return [record for part in data.datasets for record in _records(part)]
+    return [(id(data), index) for index in range(len(data))]
+
+
 def _is_numeric(column: Any) -> bool:
     return isinstance(column, Tensor) or (isinstance(column, np.ndarray) and column.dtype.kind in "biuf")
 
@@ -166,7 +197,7 @@ class Loader:
         batches: Callable[[int], Sequence[PhysicalBatch]],
         next_step: Callable[[], int],
         num_steps: int,
-        serve: Callable[[PhysicalBatch], None],
+        serve: Callable[[PhysicalBatch, Any], AbstractContextManager[Any]],
         change: Callable[[Any], Any],
         count: Callable[[int], int],
         generation: Callable[[], int],
@@ -178,7 +209,8 @@ class Loader:
             batches: From a step to its physical batches.
             next_step: Returns the number of the next step.
             num_steps: The number of steps of the run.
-            serve: Tells the run that a batch is about to be served.
+            serve: Tells the run that a batch is about to be served, and what the loop gets; returns a context for the
+                time that the loop has it.
             change: Transforms a fetched batch; see `Contribution.change`.
             count: From a step to its number of physical batches.
             generation: Returns a number that changes when the run is resumed, which ends earlier loops.
@@ -199,7 +231,7 @@ class Loader:
                 fetched = self._change(_blank_padding(self._fetch(batch.indices), batch))
                 if self._generation() != generation:
                     raise InvalidArgument("loader", "an old loop", "a new loop after load_state_dict")
-                self._serve(batch)
-                yield fetched
+                with self._serve(batch, fetched):
+                    yield fetched
             if self._next_step() != step + 1:
                 raise InvalidArgument("step", "not called", "one private.step(losses) for every batch of the loader")

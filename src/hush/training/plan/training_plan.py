@@ -23,6 +23,8 @@ from hush.training.plan.public_phase import PublicPhase
 from hush.training.plan.samplers import Poisson, Sampling, Setting
 from hush.training.plan.schedule import Schedule
 
+# Runs check this on invented examples: a refusal because of real ones would reveal something about them.
+_OWN_LOSS = "the loss of an example depends on that example only, on rare contents, too"
 _UNSEEN = "nobody observes running times, or data that stay in memory and caches"
 
 
@@ -245,7 +247,7 @@ class TrainingPlan:
         return words
 
     def _assumptions(self) -> tuple[str, ...]:
-        assumptions = [self.sampling.assumption, "the loss of an example depends on that example only", _UNSEEN]
+        assumptions = [self.sampling.assumption, _OWN_LOSS, _UNSEEN]
         if self.max_batch_size is not None:
             assumptions.append(f"there are at most {self.num_units} units")
         if self.unit.kind is not UnitKind.EXAMPLE:

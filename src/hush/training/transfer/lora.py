@@ -11,8 +11,7 @@ clip their per-example gradients exactly, and the noise is added to far fewer nu
 You can also build the adapters with peft itself (``peft.get_peft_model``) and pass that model to `privatize`. Its
 per-example gradients are exact, and tested against a plain loop, for LoRA on linear and convolutional layers,
 rank-stabilised scaling, trained biases, ``modules_to_save``, and dropout inside the adapters (each example draws its
-own mask). DoRA and adapters of embeddings read the adapters' weights outside the layers that own them; a private run
-refuses both at its first batch.
+own mask); for DoRA and adapters of embeddings; and for IA3, VeRA, prompt, prefix and p-tuning.
 
 Needs the extra ``hush[lora]``. peft is imported when one of these functions is called.
 """
