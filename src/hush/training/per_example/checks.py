@@ -97,7 +97,13 @@ def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
     direct: tuple[Tensor | None, ...] = torch.autograd.grad(
         losses.sum(), list(params.values()), retain_graph=True, allow_unused=True
     )
-    outside = [name for name, gradient in zip(params, direct, strict=True) if gradient is not None]
+    # A compiled pass returns zeros for some parameters that it does not use. An eager pass was checked before it.
+    is_compiled = engine.backend is not None
+    outside = [
+        name
+        for name, gradient in zip(params, direct, strict=True)
+        if gradient is not None and not (is_compiled and not gradient.any())
+    ]
     if not outside:
         return
     advice = "Call the module, or move the computation into its forward"
