@@ -50,7 +50,7 @@ def test_declarations_choose_the_test(people: Path, capsys: pytest.CaptureFixtur
     assert tables["hypothesis"] == "the two columns are independent"
     pairs = ["--between", "who", "--outcome", "age", "--bounds", "who=0:2000", "--bounds", "age=0:100"]
     linked = answer(capsys, people, *pairs, "--unit", "row", "--epsilon", 1)
-    assert linked["hypothesis"] == "the two columns are uncorrelated"
+    assert linked["hypothesis"] == "the two columns are independent"
     assert linked["guarantee"]["unit"] == "example"
     shares = answer(capsys, people, "--outcome", "plan", "--shares", "x=0.2,y=0.4,z=0.4", *SPEND)
     assert shares["p_value"] < 0.001
