@@ -309,6 +309,9 @@ def _draw_overlap(settings: Settings, results: Results) -> None:
                 shown = [(k + 1, value) for k, value in enumerate(last) if value is not None]
                 label = f"{data}, {model}, epsilon {budgets[-1]:g}"
                 right.plot([k for k, _ in shown], [value for _, value in shown], label=label, ms=4)
+        chance = {"color": "grey", "ls": ":", "marker": "", "label": "a random half accused"}
+        left.axhline(1 / 3, **chance)  # two random halves share a quarter of all, and cover three quarters
+        right.axhline(1 / 2, **chance)
         left.set(xscale="log", xlabel="epsilon", ylabel="Jaccard index of the accused of two runs", ylim=(0, 1.05))
         right.set(xlabel="accused in at least k of five runs", ylabel="share of members among them")
         right.set_xticks(range(1, RUNS + 1))

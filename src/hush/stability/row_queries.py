@@ -18,7 +18,6 @@ Floats = NDArray[np.float64]
 
 _STEPS = float(1 << 30)  # values are multiples of 1 / this: sums of up to 2^23 of them are exact in double precision
 _MAX_ROWS = 1 << 23
-_MAX_OVERLAP_WORK = 10_000  # to decide whether two arrays with strides overlap
 
 
 def row_values(query: Query, columns: Columns) -> Floats:
@@ -104,11 +103,5 @@ def check_separate(training: Sequence[Any], holdout: Sequence[Any]) -> None:
 
 
 def _is_shared(first: Any, second: Any) -> bool:
-    if first is second:
-        return True
-    if not (isinstance(first, np.ndarray) and isinstance(second, np.ndarray)):
-        return False
-    try:
-        return np.shares_memory(first, second, max_work=_MAX_OVERLAP_WORK)
-    except np.exceptions.TooHardError:
-        return False
+    are_arrays = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
+    return first is second or (are_arrays and bool(np.shares_memory(first, second)))
