@@ -1,18 +1,23 @@
 """Private tests of hypotheses: their level where the hypothesis is true, and their power against published tests.
 
 Level: how often a true hypothesis is rejected, in percent of experiments, at the nominal levels of 5 and 1 %. It should
-be at most half a point above the nominal level. Scenarios are small groups, groups of unequal sizes and variances,
-skewed and rare values, small and large epsilon. For tests with an interval, how often it covers the truth is in the
-notes.
+be at most half a point above the nominal level. With 900 experiments, the standard error at a level of 5 % is 0.73
+points, so that 4.6 % measured shows a level below 5.9 % at best: notes state this limit (Clopper-Pearson, one-sided,
+95 %). Scenarios are small groups, groups of unequal sizes and variances, skewed and rare values, small and large
+epsilon. The last one is known to fail, for any test: a small group whose mean depends on rare values that the large
+group does not have. For tests with an interval, how often it covers the truth is in the notes.
 
 Power: how often a false hypothesis is rejected at 5 %, next to that of three published tests, written here from their
-papers:
+papers. hush protects a person who is added or removed. Two of the peers protect one who is replaced, at the same
+epsilon, which is a stronger promise: for a replaced person, hush's epsilon counts twice. So these two comparisons
+flatter hush.
 
 - the independence test of Gaboardi, Lim, Rogers & Vadhan 2016 (MCIndep): Pearson's statistic of noisy counts, simulated
   with the noise. Their projection of the counts on tables of n rows is by cutting off at 0 and scaling here; if an
   expected count is at most 5, it rejects nothing. It gets noise of scale 1 / epsilon, as ours: theirs is for one record
-  replaced, and twice as large. It knows n;
-- the test of Kruskal and Wallis in absolute values of Couch, Kazan, Shi, Bray & Groce 2019: sensitivity 8, n public;
+  replaced, and twice as large. So it is compared under add-or-remove. It knows n;
+- the test of Kruskal and Wallis in absolute values of Couch, Kazan, Shi, Bray & Groce 2019: sensitivity 8 for one
+  record replaced, n public;
 - the binomial test of Awan & Slavkovic 2018, with Tulap noise, which is uniformly most powerful among one-sided tests
   for one record replaced and a public n; twice the smaller of its two p-values.
 
@@ -31,7 +36,7 @@ from typing import Any
 
 import numpy as np
 from common import Row, Settings, figure, main, mark
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from hush.randomness import TestSource
 from hush.statistics import EachRow
@@ -66,12 +71,14 @@ class Scenario:
         epsilon: The epsilon of the test.
         test: Draws data and tests them.
         truth: The true effect, for tests with an interval.
+        aim: The level that it should have.
     """
 
     name: str
     epsilon: float
     test: Test
     truth: float | None = None
+    aim: str = "at most 5.5"
 
 
 def proportions(sizes: tuple[int, ...], rate: float) -> Test:
@@ -153,7 +160,15 @@ SCENARIOS = [
     Scenario("fit, 6 shares, one of 1 %, 200 people", 0.5, fit(200, [0.3, 0.3, 0.2, 0.1, 0.09, 0.01])),
     Scenario("correlation of uniform values, 50 people", 1.0, pairs(50, uniform)),
     Scenario("correlation of skewed values, 200 people", 5.0, pairs(200, skewed)),
+    Scenario(
+        "means, 100 with rare values and 5000 without",
+        5.0,
+        means(lambda rng: (rng.random(100) < 0.02) * 1.0, lambda rng: rng.uniform(0, 0.04, 5000)),
+        0.0,
+        "known to fail: Welch's test has 14",
+    ),
 ]
+REPLACES = "protects a record that is replaced, at the same epsilon: hush's counts twice for that"
 
 
 def levels(settings: Settings) -> list[Row]:
@@ -171,10 +186,17 @@ def _level(scenario: Scenario, settings: Settings, experiments: int) -> Row:
         strict.append(float(100 * (p_values <= 0.01).mean()))
         if scenario.truth is not None:
             covered += [result.low <= scenario.truth <= result.high for result in results]
-    error = 100 * math.sqrt(0.05 * 0.95 / (experiments * len(settings.seeds)))
-    note = f"at 1 %: {np.mean(strict):.2f}; standard error {error:.2f}"
+    note = f"at 1 %: {np.mean(strict):.2f}; {_uncertainty(rates, experiments)}"
     note += f"; the 95 % interval covers {100 * np.mean(covered):.1f} %" if covered else ""
-    return _row(f"level at 5 %: {scenario.name}", "at most 5.5", scenario.epsilon, rates, start, note)
+    return _row(f"level at 5 %: {scenario.name}", scenario.aim, scenario.epsilon, rates, start, note)
+
+
+def _uncertainty(rates: list[float], experiments: int) -> str:
+    """Return the standard error of a level of 5 %, and the largest level that the measured one allows for."""
+    total = experiments * len(rates)
+    hits = round(total * float(np.mean(rates)) / 100)
+    error = 100 * math.sqrt(0.05 * 0.95 / total)
+    return f"standard error {error:.2f}; below {100 * beta.ppf(0.95, hits + 1, total - hits):.1f} with 95 % confidence"
 
 
 def _results(test: Test, epsilon: float, seed: int, experiments: int) -> list[HypothesisResult]:
@@ -280,6 +302,7 @@ def _draw(settings: Settings, panels: list[Curves]) -> None:
         grid[0].set_ylabel("power at 5 %, in %")
 
 
+REPLACING = ("Couch et al. 2019", "Awan & Slavkovic 2018")
 PowerTest = Callable[[int, np.random.Generator, TestSource], float]
 
 
@@ -295,7 +318,8 @@ def _curves(
                 rng, source = np.random.default_rng([seed, size]), TestSource(seed)
                 hits = [test(size, rng, source) <= 0.05 for _ in range(experiments)]
                 rates.append(float(100 * np.mean(hits)))
-            rows.append(_row(f"power at 5 %: {what}, {size} people: {name}", "", epsilon, rates, start, ""))
+            note = REPLACES if name in REPLACING else ""
+            rows.append(_row(f"power at 5 %: {what}, {size} people: {name}", "", epsilon, rates, start, note))
         curves[name] = (sizes, rows)
     return curves
 

@@ -309,13 +309,17 @@ def _draw_overlap(settings: Settings, results: Results) -> None:
                 shown = [(k + 1, value) for k, value in enumerate(last) if value is not None]
                 label = f"{data}, {model}, epsilon {budgets[-1]:g}"
                 right.plot([k for k, _ in shown], [value for _, value in shown], label=label, ms=4)
+        chance = {"color": "grey", "ls": ":", "marker": "", "label": "a random half accused"}
+        left.axhline(1 / 3, **chance)  # two random halves share a quarter of all, and cover three quarters
+        right.axhline(1 / 2, **chance)
+        right.set_ylim(bottom=0.4)
         left.set(xscale="log", xlabel="epsilon", ylabel="Jaccard index of the accused of two runs", ylim=(0, 1.05))
         right.set(xlabel="accused in at least k of five runs", ylabel="share of members among them")
         right.set_xticks(range(1, RUNS + 1))
         mark(left, EPSILONS)
-        for axes in (left, right):
+        for axes, place in ((left, "upper right"), (right, "lower right")):
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(fontsize=6)
+                axes.legend(fontsize=6, loc=place)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,17 @@ def test_delta() -> None:
     assert "epsilon is unbounded." in lines(1.0, epsilon_at_square=math.inf)[1]
 
 
+@pytest.mark.parametrize(
+    ("num_units", "delta", "words"),
+    [(9_999, 1e-5, ""), (10_000, 1e-5, ""), (60_000, 1e-5, "--delta 1e-06."), (99_999, 1e-5, "--delta 1e-06."),
+     (100_001, 1e-6, "--delta 1e-07."), (100_000, 1e-6, "")],
+)  # fmt: skip
+def test_a_delta_near_one_over_the_number_of_units_is_much(num_units: int, delta: float, words: str) -> None:
+    sentence = lines(1.0, num_units=num_units, delta=delta)[1]
+    assert ("That is much" in sentence) == bool(words)
+    assert words in sentence
+
+
 def test_method() -> None:
     assert "objective perturbation or on noisy sums" in lines(1.0)[2]
     assert "any network" in lines(1.0, num_units=100_000)[2]

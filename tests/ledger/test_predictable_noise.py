@@ -47,8 +47,8 @@ def held_out(budget: Any) -> None:
     from hush.stability import ReusableHoldout
 
     settings: dict[str, Any] = {"epsilon": 0.1, "max_overfits": 5, "tolerance": 0.1, "source": TestSource(1)}
-    held_out = (np.zeros(20_000),)
-    ReusableHoldout(held_out, held_out, budget=budget, **settings)
+    training, held_out = (np.zeros(20_000),), (np.zeros(20_000),)
+    ReusableHoldout(training, held_out, budget=budget, **settings)
 
 
 def linear(budget: Any) -> Any:

@@ -24,7 +24,7 @@ from hush.ledger.accounts.terms.standard_query import standard_query
 from hush.stability import ReusableHoldout
 
 ROWS = np.linspace(-1, 1, 60).reshape(30, 2)
-HELD_OUT = (np.zeros(20_000),)
+TRAINED_ON, HELD_OUT = (np.zeros(20_000),), (np.zeros(20_000),)
 COUNT = "SELECT COUNT(*) AS n FROM people"
 
 
@@ -104,7 +104,7 @@ def test_statistics_and_holdouts_say_it_too(tmp_path: Path) -> None:
         assert both["std"].receipt == both["mean"].receipt
         assert statistics.count([1], units=[1], epsilon=0.5).receipt is None
         swapped = ledger.budget("rows", epsilon=9, unit="row", relation=Relation.REPLACE)
-        holdout = ReusableHoldout(HELD_OUT, HELD_OUT, epsilon=1.0, max_overfits=1, tolerance=0.1, budget=swapped)
+        holdout = ReusableHoldout(TRAINED_ON, HELD_OUT, epsilon=1.0, max_overfits=1, tolerance=0.1, budget=swapped)
         is_of(holdout.receipt, swapped, 1.0)
 
 
@@ -188,7 +188,7 @@ RELEASES: dict[str, Callable[[Any, Path], Any]] = {
     "privatize": lambda budget, path: linear(budget),
     "tune": lambda budget, path: searched(budget),
     "holdout": lambda budget, path: hush.stability.ReusableHoldout(
-        HELD_OUT, HELD_OUT, epsilon=0.1, max_overfits=2, tolerance=0.1, budget=budget
+        TRAINED_ON, HELD_OUT, epsilon=0.1, max_overfits=2, tolerance=0.1, budget=budget
     ),
     "mechanism": lambda budget, path: hush.mechanisms.Laplace(sensitivity=1.0, epsilon=0.1, budget=budget),
     "estimator": lambda budget, path: hush.estimators.PrivateStandardScaler(epsilon=1.0, bounds=(-1, 1), budget=budget),

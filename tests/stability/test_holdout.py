@@ -76,6 +76,60 @@ def test_errors_of_a_query_reveal_nothing_about_a_row() -> None:
     assert reusable(training, holdout, **settings).ask(fails_on_bob).value == pytest.approx(0.45, abs=0.1)
 
 
+def without_nan(values: Any) -> Any:
+    return values[~np.isnan(values)] > 0
+
+
+def one_number(values: Any) -> Any:
+    return 0.5 if np.isnan(values).any() else values
+
+
+@pytest.mark.parametrize("query", [without_nan, one_number])
+def test_a_query_that_gives_another_shape_because_of_a_row_is_no_error(query: Any) -> None:
+    rows, neighbour = np.ones(5000), np.ones(5000)
+    neighbour[7] = math.nan
+    # Laplace noise of scales 0.0014 and 0.0031 takes one comparison across 0.1 with probability 1e-14.
+    for held_out in (rows, neighbour):
+        answer = reusable(np.ones(5000), held_out).ask(query)
+        assert (answer.value, answer.overfitted) == (1.0, False)
+    values = [safe_row_values(query, (held_out,), 5000) for held_out in (rows, neighbour)]
+    assert np.flatnonzero(values[0] != values[1]).tolist() in ([], [7])
+
+
+def test_a_query_cannot_change_the_rows_for_the_next_one() -> None:
+    def moved(values: Any) -> Any:
+        values -= 3.0
+        return values > -2.5
+
+    def emptied(values: Any) -> Any:
+        copied = [value[0] for value in values]
+        for value in values:
+            value[0] = 0
+        return copied
+
+    training, held_out = np.ones(5000), np.ones(5000)
+    holdout = reusable(training, held_out)
+    with pytest.raises(ValueError, match="read-only"):
+        holdout.ask(moved)
+    held_out[:] = 0.0  # nor does the caller
+    # Laplace noise of scales 0.0014 and 0.0031 takes a comparison across 0.1 with probability 1e-14.
+    assert holdout.ask(identity).value == 1.0
+    assert training.min() == 1.0
+    lists = [[1] for _ in range(5000)], [[1] for _ in range(5000)]
+    assert [reusable(*lists).ask(emptied).value for _ in range(2)] == [1.0, 1.0]
+    assert lists[0][0] == lists[1][0] == [1]
+
+
+def test_training_rows_are_no_holdout() -> None:
+    rows, labels = np.zeros((4000, 2)), [0] * 4000
+    settings: dict[str, Any] = {"epsilon": 1.0, "max_overfits": 1, "tolerance": 0.4}
+    for training, holdout in (((rows, labels), (rows, labels)), ((rows[:3000],), (rows[1000:],))):
+        with pytest.raises(InvalidArgument, match="other rows than those of training"):
+            ReusableHoldout(training, holdout, **settings)
+    ReusableHoldout((rows[:2000],), (rows[2000:],), **settings)
+    ReusableHoldout((rows[::2],), (rows[1::2],), **settings)
+
+
 def test_an_exhausted_holdout_is_not_touched() -> None:
     first_values = []
     holdout = reusable(np.full(5000, 0.9), np.full(5000, 0.3), max_overfits=1)
@@ -165,10 +219,10 @@ def test_a_tolerance_below_the_noise_is_refused_and_names_what_would_do() -> Non
     rows = np.zeros(4000)
     settings: dict[str, Any] = {"epsilon": 1.0, "tolerance": 0.03}
     with pytest.raises(InvalidArgument, match="noise of a comparison") as refusal:
-        reusable(rows, rows, max_overfits=400, **settings)
+        reusable(rows.copy(), rows, max_overfits=400, **settings)
     most = ReusableHoldout.most_overfits(4000, **settings)
     assert f"max_overfits may be {most}" in str(refusal.value)
-    assert reusable(rows, rows, max_overfits=most, **settings).remaining == most
+    assert reusable(rows.copy(), rows, max_overfits=most, **settings).remaining == most
     with pytest.raises(InvalidArgument, match="more rows"):
         reusable(np.zeros(10), np.zeros(10), max_overfits=1, **settings)
 

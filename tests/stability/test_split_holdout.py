@@ -46,3 +46,12 @@ def test_the_width_holds_however_queries_are_chosen() -> None:
 def test_more_questions_than_rows_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="at most 3"):
         SplitHoldout((np.zeros(3),), num_queries=4)
+
+
+def test_queries_cannot_change_rows() -> None:
+    rows = np.ones(10)
+    split = SplitHoldout((rows,), num_queries=2)
+    with pytest.raises(ValueError, match="read-only"):
+        split.ask(lambda x: np.add(x, -3.0, out=x))
+    rows[:] = 0.0
+    assert split.ask(lambda x: x) == 1.0

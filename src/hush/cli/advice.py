@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 _STRONG, _USUAL, _WEAK = 0.1, 1.0, 10.0
+_MUCH = 0.1  # units that delta may expose, in expectation
 _TABLE_ROWS = 50_000
 _MECHANISM = (
     "mechanism: Gaussian noise, as a gradient has many numbers. For up to about seven, Laplace noise is smaller; for "
@@ -30,10 +31,18 @@ def advice(*, epsilon: float, delta: float, num_units: int, epsilon_at_square: f
     square = f"At 1 over its square, {num_units**-2.0:.3g}, epsilon is {there}"
     return [
         f"epsilon: {_verdict(epsilon, delta, num_units)}",
-        f"delta: {delta:.3g} is {share}. {square}.",
+        f"delta: {delta:.3g} is {share}.{_much(delta, num_units)} {square}.",
         f"method: {_method(num_units)}",
         _MECHANISM,
     ]
+
+
+def _much(delta: float, num_units: int) -> str:
+    """Return a warning if delta is more than a tenth of 1 over the number of units."""
+    if not delta * num_units > _MUCH:
+        return ""
+    smaller = 10.0 ** math.floor(math.log10(_MUCH / num_units) + 1e-9)
+    return f" That is much: some mechanisms expose each unit with that probability. Better --delta {smaller:.0e}."
 
 
 def _verdict(epsilon: float, delta: float, num_units: int) -> str:

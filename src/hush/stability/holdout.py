@@ -21,7 +21,16 @@ from hush.guarantee import Guarantee, Relation, Unit
 from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 from hush.stability.holdout_noise import HoldoutNoise, most_overfits
-from hush.stability.row_queries import Query, checked_length, mean_of, row_values, safe_row_values
+from hush.stability.row_queries import (
+    Query,
+    check_separate,
+    checked_length,
+    copied,
+    mean_of,
+    row_values,
+    safe_row_values,
+    unchangeable,
+)
 from hush.stability.split_holdout import split_width
 
 _ROWS_ALONE = "queries treat each row on its own"
@@ -69,7 +78,7 @@ class ReusableHoldout:
     (True, 0.5, 4)
 
     Args:
-        training: The columns of the training rows, such as (X, y).
+        training: The columns of the training rows, such as (X, y). Columns are copied.
         holdout: The same columns of the held-out rows.
         epsilon: The epsilon of all answers together.
         delta: The delta of all answers together. With 0, epsilons add up; otherwise the answers are composed by zCDP.
@@ -85,8 +94,9 @@ class ReusableHoldout:
 
     Assumes:
         A query's value for a row depends on this row and on released answers only (the caller's duty). Values are
-        clamped to [0, 1]; NaN counts as 0, and so does a row on which the query fails (checked here). The held-out rows
-        were not used before, are not training rows, and are accessed through this object only (the caller's duty: a
+        clamped to [0, 1]; NaN counts as 0, and so does a row for which the query fails or gives no single number, and
+        no query changes the rows (checked here). The held-out rows were not used before, are not training rows (checked
+        here only as far as columns share memory), and are accessed through this object only (the caller's duty: a
         further holdout on the same rows is opened by `reopen`). Their number is public.
 
     References:
@@ -108,8 +118,9 @@ class ReusableHoldout:
         budget: Budget | None = None,
         source: RandomSource | None = None,
     ) -> None:
-        self._training, self._holdout = tuple(training), tuple(holdout)
-        self._sizes = checked_length("training", self._training), checked_length("holdout", self._holdout)
+        self._sizes = checked_length("training", tuple(training)), checked_length("holdout", tuple(holdout))
+        check_separate(training, holdout)
+        self._training, self._holdout = copied(training), copied(holdout)
         self._noise = HoldoutNoise(
             num_rows=self._sizes[1], epsilon=epsilon, delta=delta, max_overfits=max_overfits, tolerance=tolerance
         )
@@ -185,7 +196,8 @@ class ReusableHoldout:
         """Return the mean of a query's values over the rows.
 
         Args:
-            query: A function of the columns that returns a number in [0, 1], or a boolean, for each row.
+            query: A function of the columns that returns a number in [0, 1], or a boolean, for each row. Arrays that
+                it gets are read-only: write `x = x - 3`, not `x -= 3`.
 
         Returns:
             The answer, and whether it comes from the holdout.
@@ -193,7 +205,7 @@ class ReusableHoldout:
         Raises:
             BudgetExceeded: The holdout's mean has been released ``max_overfits`` times.
         """
-        training_mean = mean_of(row_values(query, self._training), self._sizes[0])
+        training_mean = mean_of(row_values(query, unchangeable(self._training)), self._sizes[0])
         with self._lock:  # no other thread may ask between the check and the count
             if not self.remaining > 0:  # before the query touches the holdout
                 raise BudgetExceeded(

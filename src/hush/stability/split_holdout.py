@@ -8,7 +8,7 @@ from typing import Any
 
 from hush.errors import BudgetExceeded, InvalidArgument, check_confidence, check_count
 from hush.numerics import quiet_numpy
-from hush.stability.row_queries import Query, checked_length, mean_of, row_values
+from hush.stability.row_queries import Query, checked_length, copied, mean_of, row_values, unchangeable
 
 
 class SplitHoldout:
@@ -39,7 +39,7 @@ class SplitHoldout:
     """
 
     def __init__(self, holdout: Sequence[Any], *, num_queries: int) -> None:
-        self._holdout, self.remaining = tuple(holdout), check_count("num_queries", num_queries)
+        self._holdout, self.remaining = copied(holdout), check_count("num_queries", num_queries)
         self._num_queries = self.remaining
         num_rows = checked_length("holdout", self._holdout)
         self._size = num_rows // self._num_queries
@@ -54,7 +54,7 @@ class SplitHoldout:
         start = (self._num_queries - self.remaining) * self._size
         self.remaining -= 1
         part = tuple(column[start : start + self._size] for column in self._holdout)
-        return mean_of(row_values(query, part), self._size)
+        return mean_of(row_values(query, unchangeable(part)), self._size)
 
     def width(self, confidence: float = 0.95) -> float:
         """Return a bound on how far all answers are from the population's means."""

@@ -1,8 +1,9 @@
 """Approximate bounds of columns, from noisy histograms of their magnitudes (`hush.statistics.log_histogram`).
 
     `approximate_bounds`  the bounds of one column, as a release of their own
-    `LearnBounds`         what you pass instead of bounds: a statistic or an estimator learns them on a share of its
-    budget `bins_plan`           the noise for one column's histogram
+    `LearnBounds`         what you pass instead of bounds: a statistic or an estimator learns them on a share of epsilon
+    `bins_plan`           the noise for one column's histogram
+    `WidenedBins`         the rule from noisy counts to bounds that statistics and scalers use
     `learned_bounds`      the bounds of all columns of a matrix
     `resolve_bounds`      the bounds of a statistic's column, whose units may have several rows
 
@@ -11,10 +12,13 @@ What follows learned bounds is clamped to them, and is charged together with the
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush.accounting import Event
 from hush.accounting.budget import Budget
@@ -24,12 +28,24 @@ from hush.numerics import check_bounds, round_down
 from hush.randomness import RandomSource
 from hush.statistics.columns import MISSING, Floats, as_floats
 from hush.statistics.limits import ContributionLimits
-from hush.statistics.log_histogram import SUCCESSES, LogHistogram, OccupiedBins
+from hush.statistics.log_histogram import (
+    SUCCESSES,
+    BoundsRule,
+    LogHistogram,
+    OccupiedBins,
+    occupied_range,
+    zero_if_near,
+)
 from hush.statistics.noise.charge import released
 from hush.statistics.noise.release import CalibratedPlan, LaplaceNoise, NoiseKind, NoisePlan, plan_noise
 from hush.statistics.request import ColumnBounds, StatisticRequest, checked_request
 
 BINS = LogHistogram()  # of each sign, they end at 2^-20, 2^-19, ..., 2^41
+_AROUND = 8  # magnitudes above and below the largest bin that stands out, in which others are looked for
+_WIDER = (
+    0.005  # the chance that noise alone makes bounds twice as wide, for each sign; 4 times as wide: a quarter of it
+)
+_INNER = 0.002  # the chance that noise alone adds a bin that makes bounds at most twice as wide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +153,14 @@ class LearnBounds:
 
     Pass it instead of a public number if you do not know one. As ``bounds`` of a statistic (`sum`, `mean`, `variance`,
     `std`, `describe`) or of a scaler, it learns bounds from noisy counts on a logarithmic grid: ends of bins, which are
-    powers of two. As ``data_norm`` of a linear model, it sets the clip norm to about 2^(1/4) times the median norm of
-    the rows. The exponential mechanism selects the median among the powers of 2^(1/4) from 1e-6 to 1e12, and longer
-    rows are scaled down, as with a public norm. You need about 20 / (share * epsilon) rows.
+    powers of two, or 0. Bounds come out if one bin has about 25 / (share * epsilon) rows: at epsilon 1 and a share of a
+    tenth, 250 rows between two neighbouring powers of two. The bins around it are included from about 5 / (share *
+    epsilon) rows on (50), or more where they would make bounds many times as wide. Values in emptier bins are clamped,
+    and the interval of the result is that of clamped values.
+
+    As ``data_norm`` of a linear model, it sets the clip norm to about 2^(1/4) times the median norm of the rows. The
+    exponential mechanism selects the median among the powers of 2^(1/4) from 1e-6 to 1e12, and longer rows are scaled
+    down, as with a public norm. That takes about 20 / (share * epsilon) rows.
 
     Attributes:
         share: Fraction of epsilon to spend on learning, in (0, 1).
@@ -173,6 +194,60 @@ class LearnBounds:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class WidenedBins(BoundsRule):
+    """Bounds from a bin that stands out from the noise to the outermost bins around it that are likely to hold data.
+
+    What noise must not do alone is make bounds of nothing: the first bin has to pass a threshold for all bins. Bins
+    near it need less. One that is left out by mistake, with c rows, moves a sum by about c / 2 times its width. One
+    that is included by mistake makes noise twice as large, which is the width over epsilon: at most a few rows' worth.
+
+    >>> from hush.randomness import TestSource
+    >>> counts = BINS.counts(np.linspace(20, 80, 1000)[:, None])
+    >>> plan = bins_plan(0.1)
+    >>> rules = OccupiedBins.for_noise(BINS, plan), WidenedBins.for_noise(BINS, plan)
+    >>> [rule.learn(plan.release(counts, TestSource(2))).tolist() for rule in rules]
+    [[[32.0, 128.0]], [[16.0, 128.0]]]
+
+    Attributes:
+        occupied: The rule that finds bins that stand out.
+        noise_scale: The scale of the Laplace noise on each count.
+    """
+
+    occupied: OccupiedBins
+    noise_scale: float
+
+    @classmethod
+    def for_noise(cls, histogram: LogHistogram, plan: NoisePlan) -> WidenedBins:
+        """Return the rule for counts with this noise, of a histogram without a bin of zero."""
+        return cls(OccupiedBins.for_noise(histogram, plan), plan.block_scales[0])
+
+    def _levels(self) -> Sequence[float]:
+        return self.occupied.thresholds
+
+    def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
+        return np.array([self._ends(counts, level) for counts in noisy])
+
+    def _ends(self, counts: NDArray[Any], level: float) -> tuple[float, float]:
+        certain = occupied_range(counts, level)
+        if certain is None:
+            return math.nan, math.nan
+        likely = np.flatnonzero(counts > self._thresholds(certain))
+        first, last = min(certain[0], *likely.tolist(), len(counts)), max(certain[1], *likely.tolist(), -1)
+        edges = self.occupied.histogram.edges
+        return zero_if_near(float(edges[first]), float(edges[last + 1]))
+
+    def _thresholds(self, certain: tuple[int, int]) -> Floats:
+        """Return the noisy count that each bin must exceed, given a range of bins that hold data."""
+        num_bins = self.occupied.histogram.num_bins
+        magnitudes = np.concatenate([np.arange(num_bins)[::-1], np.arange(num_bins)])
+        further = magnitudes - magnitudes[list(certain)].max()  # each is a factor of two in the width
+        chances = np.where(further > 0, _WIDER * 4.0 ** (1 - further), _INNER)
+        # P(integer Laplace noise > k) <= e^(-k / b) / 2
+        thresholds = np.ceil(-self.noise_scale * np.log(2 * chances))
+        return np.where(np.abs(further) <= _AROUND, thresholds, np.inf)
+
+
 def bins_plan(epsilon: float, rows_per_unit: int = 1) -> CalibratedPlan:
     """Return the noise for the bins of one column, if a unit has at most ``rows_per_unit`` rows, each in one bin."""
     return plan_noise((BINS.block(rows_per_unit),), groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise())
@@ -196,7 +271,7 @@ def learned_bounds(rows: Floats, plan: NoisePlan, source: RandomSource) -> Float
     References:
         Wilson et al. 2020; `hush.statistics.approximate_bounds`.
     """
-    return OccupiedBins.for_noise(BINS, plan).learn(plan.release(BINS.counts(rows), source))
+    return WidenedBins.for_noise(BINS, plan).learn(plan.release(BINS.counts(rows), source))
 
 
 def resolve_bounds(

@@ -9,7 +9,8 @@ a `BoundsRule`         decides from the noisy counts which bins hold data; this 
 `approximate_bounds` uses it for one column with the budget of a release, the scalers of `hush.estimators` for all
 columns at once, and `hush.data` when it learns a schema. They differ in the bins, the noise and the rule:
 
-- `OccupiedBins` (here): single bins that rise above the noise, for Laplace and Gaussian noise.
+- `OccupiedBins` (here): single bins that rise above the noise, for Laplace and Gaussian noise. `WidenedBins`
+  (`hush.statistics.approximate_bounds`) then looks closer at the bins around them.
 - `BinRuns` (`hush.statistics.bin_runs`): also data that are spread over many bins, for Gaussian noise.
 - `ExtremeBins` (here): from the units' least and greatest values, such that few units lie beyond. `hush.sql` uses it.
 
@@ -276,8 +277,7 @@ class ExtremeBins(BoundsRule):
         top = self._within(greatest, top, largest)
         bottom = last_bin - self._within(least[::-1], from_top, largest)
         first, last = sorted((bottom, top))  # noise could have crossed them
-        low, high = float(self.histogram.edges[first]), float(self.histogram.edges[last + 1])
-        return (0.0 if 0 < low <= high / _NEAR_ZERO else low), (0.0 if low / _NEAR_ZERO <= high < 0 else high)
+        return zero_if_near(float(self.histogram.edges[first]), float(self.histogram.edges[last + 1]))
 
     def _within(self, noisy: NDArray[np.int64], level: int, largest: int) -> int:
         """Return the highest bin up to ``largest`` that looks occupied, or the one of the strict search.
@@ -291,6 +291,15 @@ class ExtremeBins(BoundsRule):
         if len(occupied) == 0 and together.sum() > 2 * self.scale * math.sqrt(2 * len(together)):
             occupied = np.flatnonzero(candidates > self.scale)
         return level + 1 + int(occupied[-1]) if len(occupied) else level
+
+
+def zero_if_near(low: float, high: float) -> tuple[float, float]:
+    """Return bounds with 0 in place of an end that is much smaller than the other: they get little wider.
+
+    >>> zero_if_near(2.0, 64.0), zero_if_near(16.0, 64.0)
+    ((0.0, 64.0), (16.0, 64.0))
+    """
+    return (0.0 if 0 < low <= high / _NEAR_ZERO else low), (0.0 if low / _NEAR_ZERO <= high < 0 else high)
 
 
 def occupied_range(noisy: NDArray[Any], threshold: float) -> tuple[int, int] | None:

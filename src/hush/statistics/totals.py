@@ -197,9 +197,9 @@ def sum(  # noqa: A001
         Wilson et al. 2020; Casacuberta et al. 2022.
     """
     if (bounds is None) == (total_bounds is None):
-        raise InvalidArgument(
-            "bounds", bounds, "either bounds of a row, or total_bounds of a unit's sum in a group", "Pass one of them"
-        )
+        expected = "either bounds of a row, or total_bounds of a unit's sum in a group"
+        advice = "Pass one of them. To learn the range of a row on a share of epsilon, pass bounds=LearnBounds()"
+        raise InvalidArgument("bounds", bounds, expected, advice)
     request = checked_request(
         values,
         units,

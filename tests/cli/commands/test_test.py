@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_declarations_choose_the_test(people: Path, capsys: pytest.CaptureFixtur
     assert tables["hypothesis"] == "the two columns are independent"
     pairs = ["--between", "who", "--outcome", "age", "--bounds", "who=0:2000", "--bounds", "age=0:100"]
     linked = answer(capsys, people, *pairs, "--unit", "row", "--epsilon", 1)
-    assert linked["hypothesis"] == "the two columns are uncorrelated"
+    assert linked["hypothesis"] == "the two columns are independent"
     assert linked["guarantee"]["unit"] == "example"
     shares = answer(capsys, people, "--outcome", "plan", "--shares", "x=0.2,y=0.4,z=0.4", *SPEND)
     assert shares["p_value"] < 0.001
@@ -83,6 +84,26 @@ def test_an_empty_file_is_answered(people: Path, capsys: pytest.CaptureFixture[s
     assert (hidden["p_value"], hidden["is_hidden"]) == (1.0, True)
 
 
+def test_all_that_is_missing_is_named_at_once_with_a_command_that_works(
+    people: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(people), "--between", "arm", "--outcome", "bought", "--epsilon", "0.5"]
+    assert main(["test", *words]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    for phrase in ("--keys or --bounds of bought", "--keys or --bounds of arm", "and --unit", "hush query first"):
+        assert phrase in error
+    _, _, command = error.partition("with your own names: ")
+    advised = shlex.split(command.removesuffix("."))
+    assert advised[:2] == ["hush", "test"]
+    assert answer(capsys, *(word.replace("user_id", "who") for word in advised[2:]))["p_value"] <= 1
+    assert main(["test", "--epsilon", "0.5"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "a file, --outcome, --between and --unit" in error
+    assert "people.csv --between group --outcome outcome --keys group=a,b --keys outcome=no,yes --unit user_id" in error
+    assert main(["test", str(people), "--shares", "a=0.5,b=0.5", "--epsilon", "0.5"]) == 2
+    assert "--outcome and --unit" in " ".join(capsys.readouterr().err.split())
+
+
 def test_power_reads_no_data(capsys: pytest.CaptureFixture[str]) -> None:
     power = answer(capsys, "--power", "0.1,0.2", "--sizes", "500,500", "--epsilon", 1)
     assert power["power"] > 0.9
@@ -104,7 +125,8 @@ def test_power_reads_no_data(capsys: pytest.CaptureFixture[str]) -> None:
         ([*RATE, "--keys", "plan=x,y", *SPEND], "--keys plan: expected a column of this test"),
         ([*RATE, "--epsilon", "1"], "--unit: expected the column that identifies the privacy unit"),
         ([*RATE, "--unit", "nobody", "--epsilon", "1"], "--unit nobody: expected one of the columns"),
-        (["--outcome", "plan", *SPEND], "--between: expected the groups to compare"),
+        (["--outcome", "plan", "--keys", "plan=x,y", *SPEND], "--between: expected the groups to compare"),
+        (["--outcome", "plan", *SPEND], "--between: expected --between and --keys or --bounds of plan"),
         ([*ARMS, *SPEND], "--outcome: expected the column to compare"),
         ([*RATE, "--shares", "no=1", *SPEND], "--shares no=1: expected none with --between"),
         (["--outcome", "plan", "--shares", "x=a", *SPEND], "--shares"),

@@ -177,7 +177,7 @@ def test_no_rows_and_no_usable_rows_give_no_error(name: str) -> None:
         for seed in range(3):
             result = TESTS[name](rows, TestSource(seed), {"epsilon": 20.0})
             assert (result.p_value, result.is_hidden) == (1.0, True)
-            assert str(result).startswith("p = 1: the noise hides the data")
+            assert str(result).startswith("p = 1: nothing is known")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,7 @@ def test_no_rows_and_no_usable_rows_give_no_error(name: str) -> None:
         ("delta", {"noise": GaussianNoise()}),
         ("units", {"units": None}),
         ("num_simulations", {"num_simulations": 5}),
+        ("num_simulations", {"num_simulations": 10**8}),
         ("noise", {"noise": "laplace"}),
     ],
 )
@@ -217,6 +218,41 @@ def test_refusals_of_one_test() -> None:
     for shares in ({1: 1.0}, {1: 0.5, 2: 0.6}, {1: -0.5, 2: 1.5}, {1: "x", 2: 0.5}, {1: math.nan, 2: 0.5}, [0.5, 0.5]):
         with pytest.raises(InvalidArgument, match="^shares="):
             goodness_of_fit([1], shares, **once)  # type: ignore[arg-type]
+
+
+def test_arrays_whose_type_no_key_has_are_refused_before_the_charge() -> None:
+    purse: Any = Purse()
+    terms: dict[str, Any] = {"units": EachRow(), "epsilon": 1.0, "budget": purse, "num_simulations": 19}
+    codes, words = np.array([1, 2] * 20), np.array(["a", "b"] * 20)
+    asked: list[Callable[[], HypothesisResult]] = [
+        lambda: goodness_of_fit(codes, {"1": 0.5, "2": 0.5}, **terms),
+        lambda: compare_means(codes, words, keys=[1, 2], bounds=(0, 3), **terms),
+        lambda: compare_proportions(codes, words, keys=["a", "b"], outcome_keys=("1", "2"), **terms),
+        lambda: compare_proportions(codes, codes, keys=["1", "2"], outcome_keys=(1, 2), **terms),
+        lambda: independence(words, codes, first_keys=[1, 2], second_keys=[1, 2], **terms),
+        lambda: independence(codes, words, first_keys=[1, 2], second_keys=[1, 2], **terms),
+    ]
+    for ask in asked:
+        with pytest.raises(InvalidArgument, match=r"dtype=.*No row could be used"):
+            ask()
+    assert purse.log == []
+    goodness_of_fit(codes, {1: 0.5, "2": 0.5}, **terms)
+    # The types of a list's entries are data: no error, and the text says what to look for.
+    result = goodness_of_fit(codes.tolist(), {"1": 0.5, "2": 0.5}, **{**terms, "epsilon": 20.0})
+    assert "check that keys have the spelling and the type" in str(result)
+    assert len(purse.log) == 4
+
+
+def test_a_confidence_beyond_what_simulations_show_is_refused() -> None:
+    columns: dict[str, Any] = {"keys": [0, 1], "outcome_keys": (0, 1), "units": EachRow(), "epsilon": 1.0}
+    coins, halves = np.arange(40) % 2, np.arange(40) // 20
+    for confidence, draws in ((0.95, 19), (0.99, 99), (0.9999, 9_999)):
+        more: dict[str, Any] = {**columns, "num_simulations": draws, "source": TestSource(1)}
+        compare_proportions(coins, halves, confidence=confidence, **more)
+        with pytest.raises(InvalidArgument, match=r"^confidence=.*Take more simulations"):
+            compare_proportions(coins, halves, confidence=1 - (1 - confidence) * 0.99, **more)
+    with pytest.raises(InvalidArgument, match="^confidence="):
+        compare_proportions(coins, halves, confidence=math.nan, **columns)
 
 
 def test_simulations_depend_on_the_release_alone() -> None:

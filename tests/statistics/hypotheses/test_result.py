@@ -30,7 +30,12 @@ def test_the_estimate_and_its_interval(result: HypothesisResult) -> None:
 
 def test_what_the_noise_hides_is_said_to_be_unknown(result: HypothesisResult) -> None:
     text = str(replace(result, is_hidden=True, p_value=1.0))
-    assert (
-        text
-        == "p = 1: the noise hides the data, so nothing is known about the hypothesis that the shares are as stated."
+    assert text.startswith(
+        "p = 1: nothing is known about the hypothesis that the shares are as stated. The noise hides"
     )
+    assert "few rows could be used" in text
+
+
+def test_a_confidence_is_not_rounded_to_certainty(result: HypothesisResult) -> None:
+    near_one = replace(result, estimate=0.5, low=0.25, high=0.75, confidence=0.999999)
+    assert "(99.9999 % interval" in str(near_one)

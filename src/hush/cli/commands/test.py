@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -108,6 +109,7 @@ def run(options: argparse.Namespace) -> None:
     for name in ("sizes", "stds", "level"):
         if getattr(options, name) is not None:
             raise InvalidArgument(name, getattr(options, name), "none without --power", "It describes a plan")
+    _check_complete(options)
     if options.outcome is None:
         raise InvalidArgument("outcome", None, "the column to compare")
     table = tested_table(options)
@@ -133,6 +135,42 @@ def run(options: argparse.Namespace) -> None:
         print(wrapped(str(result.receipt)), file=sys.stderr)
     else:
         suggest("add --budget NAME to charge a ledger    # hush ledger create makes one")
+
+
+def _check_complete(options: argparse.Namespace) -> None:
+    """Refuse a call that lacks several things, and name all of them at once. A single one has a message of its own."""
+    if options.catalog is not None:
+        return
+    roles = {"outcome": options.outcome} | ({} if options.shares else {"between": options.between})
+    declared = {text.partition("=")[0] for text in (*(options.keys or ()), *(options.bounds or ()))}
+    columns = [] if options.shares else [name for name in roles.values() if name and name not in declared]
+    missing = {
+        "data": [] if options.data else ["a file"],
+        **{role: [] if name else [f"--{role}"] for role, name in roles.items()},
+        "keys": [f"--keys or --bounds of {name}" for name in columns],
+        "unit": [] if options.unit else ["--unit"],
+    }
+    if sum(map(len, missing.values())) < 2:
+        return
+    name = next(name for name, phrases in missing.items() if phrases)
+    *others, last = (phrase for phrases in missing.values() for phrase in phrases)
+    advice = "To learn categories, count them with hush query first, at a cost of its own. --shares tests one column"
+    command = f"A whole command, with your own names: {_whole_command(options, columns)}"
+    raise InvalidArgument(name, None, f"{', '.join(others)} and {last}, which say what is public", advice, command)
+
+
+def _whole_command(options: argparse.Namespace, undeclared: list[str]) -> str:
+    """Return the command with an example in place of all that is missing."""
+    between, outcome = options.between or "group", options.outcome or "outcome"
+    invented = {between, outcome} - {options.between, options.outcome}
+    names = set() if options.shares else invented | set(undeclared)
+    words = ["hush", "test", options.data or "people.csv"]
+    words += ["--shares", options.shares] if options.shares else ["--between", between]
+    words += ["--outcome", outcome]
+    for flag, texts in (("--keys", options.keys), ("--bounds", options.bounds)):
+        words += [word for text in texts or () for word in (flag, text)]
+    words += [word for name in sorted(names) for word in ("--keys", f"{name}={'a,b' if name == between else 'no,yes'}")]
+    return shlex.join([*words, "--unit", options.unit or "user_id", "--epsilon", f"{options.epsilon:g}"])
 
 
 def _json_object(result: HypothesisResult) -> dict[str, Any]:

@@ -6,8 +6,8 @@
 | Is an outcome equally frequent in two or more groups (A/B test of a rate)? | `compare_proportions` |
 | Are two categorical columns independent (chi-squared, contingency table)? | `independence` |
 | Do values have stated shares (chi-squared goodness of fit, binomial test)? | `goodness_of_fit` |
-| Are two numeric columns correlated (Pearson)? | `correlation` |
-| How many people, or what epsilon, does a test need? | `Design` |
+| Are two numeric columns independent, by their correlation (Pearson)? | `correlation` |
+| How many people, or what epsilon, does a test of means or proportions need? | `Design` |
 
 Each returns a `HypothesisResult`. The ideas:
 
@@ -15,7 +15,8 @@ Each returns a `HypothesisResult`. The ideas:
   simulated datasets, with noise, whose statistic is at least as large. The classical p-value of a noisy statistic is
   wrong: it takes the noise for an effect (`simulation`).
 - **Every unit counts once.** Rows of one person are not independent. One random row of each is used (`release`).
-- **What noise hides is not known.** If the noise hides a group, then p = 1, and the interval is the whole range.
+- **What noise hides is not known.** If the noise hides a group, then p = 1, and the interval is the whole range. The
+  same comes out if no row could be used, because keys are not those of the column: an error would reveal it.
 - **Adaptive analysis.** A p-value is valid for one hypothesis that was fixed before. Whoever tests many, and reports
   the smallest p (p-hacking), makes false discoveries, with privacy or without: multiply p-values by the number of tests
   (Bonferroni). If hypotheses are chosen after looking at answers (adaptive data analysis), statistical validity needs

@@ -22,7 +22,7 @@ from hush.errors import InvalidArgument
 from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
 from hush.statistics.columns import MISSING, check_keys, key_codes
-from hush.statistics.hypotheses.release import NoisyTotals, ReleaseTerms
+from hush.statistics.hypotheses.release import NoisyTotals, ReleaseTerms, check_key_types
 from hush.statistics.hypotheses.result import HypothesisResult
 from hush.statistics.hypotheses.simulation import NoiseModel, p_value
 from hush.statistics.noise.release import NoiseKind
@@ -95,6 +95,8 @@ def independence(
     if min(len(rows), len(columns)) < 2 or len(rows) * len(columns) > _MAX_CELLS:
         sizes = f"{len(rows)} and {len(columns)} keys"
         raise InvalidArgument("first_keys", sizes, f"two keys or more for each column, and {_MAX_CELLS} cells at most")
+    for name, column, keys in (("first", first, rows), ("second", second, columns)):
+        check_key_types(name, column, keys)
     codes = key_codes("first", first, rows), key_codes("second", second, columns)
     if len(codes[0]) != len(codes[1]):
         raise InvalidArgument("second", type(second).__name__, "as many rows as the first column")
@@ -156,6 +158,7 @@ def goodness_of_fit(
     """
     terms = _terms(units, epsilon, delta, noise, num_simulations, source, budget)
     keys, chances = _checked_shares(shares)
+    check_key_types("values", values, keys)
     noisy = _counts(terms, key_codes("values", values, keys), len(keys), "goodness_of_fit")
     counts, variance = noisy.totals[0], noisy.noise.variance
     statistic = float(fit_statistic(counts, chances, variance))

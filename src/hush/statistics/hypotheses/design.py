@@ -25,6 +25,9 @@ _STEPS = 1 << 20
 class Design:
     """An experiment that is planned: group sizes, and the effect that it should find. It reads no data.
 
+    It covers `compare_proportions` and `compare_means`, for two groups or more. For `independence`, `goodness_of_fit`
+    and `correlation`, test simulated data with the effect you look for, some hundred times: they cost nothing.
+
     Power is the probability with which p is at most the level. It is simulated, with the critical value at the expected
     totals in place of one for each experiment, so that it takes milliseconds and is off by a few points at most. The
     simulation has a seed of its own, and gives the same answer each time.

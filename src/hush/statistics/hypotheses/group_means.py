@@ -10,7 +10,9 @@ all. With m the common mean, U = sum(s - m) is linear in the totals, so the vari
 
 T has the form of Welch's statistic (1951), with the variance of the noise in its weights. A p-value takes the variance
 to be common to all groups, as analysis of variance does, and simulates T both with a common variance and with that of
-each group: the larger p-value holds in either case. Nothing about T needs to have a known distribution.
+each group, and takes the larger p-value. Nothing about T needs to have a known distribution. But its distribution is
+simulated from values of the variances that were seen: where a small group has rare large values that were not drawn,
+and a large group has none, both variances are too small, and so is the p-value. Welch's test fails there, too.
 """
 
 from __future__ import annotations

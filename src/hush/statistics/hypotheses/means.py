@@ -14,7 +14,7 @@ from hush.randomness import RandomSource
 from hush.statistics.approximate_bounds import LearnBounds
 from hush.statistics.columns import as_floats, check_keys, key_codes
 from hush.statistics.hypotheses.group_means import group_statistics, models, null_draws, studentised_draws
-from hush.statistics.hypotheses.release import NoisyTotals, ReleaseTerms
+from hush.statistics.hypotheses.release import NoisyTotals, ReleaseTerms, check_key_types
 from hush.statistics.hypotheses.result import HypothesisResult
 from hush.statistics.hypotheses.simulation import p_value
 from hush.statistics.moments import unit_weights
@@ -46,8 +46,9 @@ def compare_means(
     Analysis of variance rather than ranks: sums of bounded values need the noise of one count, hide the number of rows,
     and give the means and an interval, too. The rank test of Couch et al. 2019 takes the number of rows to be public,
     and gives a p-value only. With few rows and wide bounds it has more power: 78 %, against 61 % here, for 60 normal
-    values in three groups that are one standard deviation apart, at epsilon 1 and bounds 8 of them wide. If values have
-    long tails, take narrow bounds: the test is then one of clamped means.
+    values in three groups that are one standard deviation apart, at epsilon 1 and bounds 8 of them wide. And it
+    protects a person who is replaced, for whom the epsilon of this test counts twice. If values have long tails, take
+    narrow bounds: the test is then one of clamped means.
 
     >>> from hush.randomness import TestSource
     >>> from hush.statistics import EachRow
@@ -80,7 +81,12 @@ def compare_means(
         Each person has exactly one id (the caller's duty). The bounds and the groups are public (the caller's duty).
         For the p-value: units are independent, and were not chosen by looking at the data (the caller's duty). The
         p-value is simulated from distributions with the means and variances that were estimated; its level is measured,
-        not proven (``reproductions/hypothesis_tests.py``).
+        not proven (``reproductions/hypothesis_tests.py``). A small group whose mean depends on rare values that others
+        do not have is rejected too often (the caller's duty): 100 values of which 2 % are 1 and the others 0, against
+        5,000 uniform ones between 0 and 0.04, have equal means and p <= 0.05 in 15 to 17 % of experiments at epsilon 5,
+        p <= 0.01 in 8 to 9 %, and 89 % of intervals at 95 % hold the difference. Welch's test without privacy has 14 %
+        on the same data: no test knows rare values that were not drawn. For values of two kinds, use
+        `compare_proportions`.
 
     References:
         Welch 1951 (the statistic); Gaboardi, Lim, Rogers & Vadhan 2016, and Ferrando, Wang & Sheldon 2022 (simulating
@@ -97,8 +103,9 @@ def compare_means(
         budget=budget,
     )
     limits = public_bounds(bounds)
-    numbers = as_floats("values", values)
-    request = terms.request(numbers, groups, _several(keys))
+    numbers, several = as_floats("values", values), _several(keys)
+    check_key_types("groups", groups, several)
+    request = terms.request(numbers, groups, several)
     steps = request.steps()
     present = ~np.isnan(numbers)
     weights = unit_weights(np.where(present, numbers, limits[0]), limits, steps, degree=2)
@@ -177,8 +184,11 @@ def compare_proportions(
     pair = check_keys("outcome_keys", outcome_keys)
     if len(pair) != 2:
         raise InvalidArgument("outcome_keys", list(pair), "two outcomes", "For more, use independence")
+    several = _several(keys)
+    check_key_types("outcomes", outcomes, pair)
+    check_key_types("groups", groups, several)
     codes = key_codes("outcomes", outcomes, pair)
-    request = terms.request(codes, groups, _several(keys))
+    request = terms.request(codes, groups, several)
     noisy = terms.release(request, codes >= 0, np.eye(2, dtype=np.int64)[codes], 1, "compare_proportions")
     return _tested(noisy, "the outcome is equally frequent in all groups", 1.0)
 

@@ -10,7 +10,11 @@ L1 norm, and in L2 norm: the cost is that of a single count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,11 +23,11 @@ from numpy.typing import NDArray
 from hush.accounting import Event
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.receipts import Receipt, check_budget, receipt_of
-from hush.errors import InvalidArgument, check_count
+from hush.errors import InvalidArgument, check_confidence, check_count
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
 from hush.statistics.bounding import bounded
-from hush.statistics.columns import MISSING
+from hush.statistics.columns import MISSING, as_array
 from hush.statistics.hypotheses.result import HypothesisResult
 from hush.statistics.hypotheses.simulation import NoiseModel
 from hush.statistics.limits import ContributionLimits
@@ -33,6 +37,15 @@ from hush.statistics.request import StatisticRequest, checked_request
 Floats = NDArray[np.float64]
 
 _MAX_DRAWS = 10**7
+_NUMBERS = (bool, int, float, Decimal, Fraction)
+_TYPES_OF_KIND: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys("biuf", _NUMBERS),
+    "U": (str,),
+    "S": (bytes,),
+    "m": (timedelta,),
+    "M": (date,),  # and datetime, which is a subclass
+}
+_MORE_DRAWS = "Take more simulations, or a smaller confidence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +126,10 @@ class ReleaseTerms:
         check_budget(self.budget)
         if not 19 <= check_count("num_simulations", self.num_simulations) <= _MAX_DRAWS:
             raise InvalidArgument("num_simulations", self.num_simulations, f"a number from 19 to {_MAX_DRAWS}")
+        wrong = 1 - check_confidence("confidence", self.confidence)
+        if not wrong * (self.num_simulations + 1) >= 1 - 1e-9:  # the margin is for the rounding of 1 - confidence
+            most = f"at most 1 - 1 / (num_simulations + 1) = {1 - 1 / (self.num_simulations + 1):.10g}"
+            raise InvalidArgument("confidence", self.confidence, most, "Draws show no rarer events", _MORE_DRAWS)
         return checked_request(
             values,
             units=self.units,
@@ -162,6 +179,17 @@ class ReleaseTerms:
             event,
             None if reservation is None else receipt_of(reservation, guarantee),
         )
+
+
+def check_key_types(name: str, column: Any, keys: Sequence[Any]) -> None:
+    """Refuse an array whose type none of the keys has, before anything is charged: no row could be used.
+
+    Only the type of an array is looked at, which is public. The types of a list's entries are data.
+    """
+    array = as_array(column)
+    if array is not None and not any(isinstance(key, _TYPES_OF_KIND[array.dtype.kind]) for key in keys):
+        advice = "No row could be used. Convert the column, or write the keys in its type"
+        raise InvalidArgument(f"{name}.dtype", str(array.dtype), "a type that some key has", advice)
 
 
 def _one_row_of_each_unit(request: StatisticRequest, present: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -31,7 +31,8 @@ class HypothesisResult:
         low: The lower end of its confidence interval, which counts noise and chance; None for tests that have none.
         high: The upper end.
         confidence: The confidence of the interval.
-        is_hidden: Whether the noise hides the data, so that nothing can be said.
+        is_hidden: Whether the noise hides the data, so that nothing can be said. It is also true if no row could be
+            used, such as with keys that the column does not have.
         totals: The noisy totals that everything here was computed from, in rows.
         noise_scale: The scale of the noise on each of them: the Laplace scale or the Gaussian standard deviation.
         guarantee: The guarantee of the release.
@@ -56,12 +57,15 @@ class HypothesisResult:
     def __str__(self) -> str:
         """Return the result in words."""
         if self.is_hidden:
-            return f"p = 1: the noise hides the data, so nothing is known about the hypothesis that {self.hypothesis}."
+            return (
+                f"p = 1: nothing is known about the hypothesis that {self.hypothesis}. The noise hides the data, "
+                "or few rows could be used: check that keys have the spelling and the type of the column's values."
+            )
         # Words for the reader's eye. What counts is the level that was fixed before.
         verdict = "evidence" if self.p_value <= 0.05 else "no evidence"
         text = f"p = {self.p_value:.3g}: {verdict} against the hypothesis that {self.hypothesis}."
         if self.low is not None:
-            interval = f"{100 * self.confidence:.4g} % interval {self.low:.4g} to {self.high:.4g}"
+            interval = f"{100 * self.confidence:.10g} % interval {self.low:.4g} to {self.high:.4g}"
             text += f" The estimate is {self.estimate:.4g} ({interval})."
         elif self.estimate is not None:
             text += f" The estimate is {self.estimate:.4g}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -46,8 +47,9 @@ class Estimate:
         guarantee: The guarantee of the release, for all of its parts together.
         event: The same for accountants.
         keys: The group of each entry; None without groups.
-        bounds: The bounds that were learned (`LearnBounds`), to which values were clamped; both NaN if they were lost
-            in the noise, and then so are all values. None if bounds were passed.
+        bounds: The bounds that were learned (`LearnBounds`), to which values were clamped. Values beyond them are cut
+            off, which the interval does not count: it is that of the clamped values. Both NaN if they were lost in the
+            noise, and then so are all values. None if bounds were passed.
         parts: Other statistics that the same release contains, at no further cost and under the same guarantee.
         receipt: The cost of the release and the rest of the budget; None without a ledger.
     """
@@ -73,6 +75,19 @@ class Estimate:
         return replace(
             self, value=self.value[index], low=self.low[index], high=self.high[index], keys=None, parts=parts
         )
+
+    def __str__(self) -> str:
+        """Return a single number in words; the fields for several."""
+        if self.keys is not None or not isinstance(self.value, (int, float)):
+            return repr(self)
+        if self.bounds is not None and math.isnan(self.bounds[0]):
+            return "No value: the learned bounds were lost in the noise."
+        interval = f"{100 * self.confidence:.10g} % interval of the noise: {self.low:.6g} to {self.high:.6g}"
+        text = f"{self.value:.6g} ({interval})."
+        if self.bounds is None:
+            return text
+        ends = f"{self.bounds[0]:.6g} to {self.bounds[1]:.6g}"
+        return f"{text} Values were clamped to the learned bounds {ends}, and the interval is theirs."
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys of the groups."""
