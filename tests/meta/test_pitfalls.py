@@ -254,6 +254,7 @@ class TestTheReader:
 
     def test_notices_what_is_not_stated(self) -> None:
         text = "private = start(nn.Linear(4, 2))\nassert private\n"
-        run(SETUP, Block("One", "Stated", "the loss of an example depends on that example only", text, 1))
+        words = "the loss of an example depends on that example only, on rare contents, too"
+        run(SETUP, Block("One", "Stated", words, text, 1))
         with pytest.raises(AssertionError):
             run(SETUP, Block("One", "Stated", "test randomness", text, 1))

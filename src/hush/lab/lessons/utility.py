@@ -161,13 +161,13 @@ def measured_excess(
     model = nn.Linear(problem.dimension, 1, bias=False, dtype=rows.dtype)
     nn.init.zeros_(model.weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=problem.ridge)
-    private, ball = start_training(plan, model, optimizer, (rows, targets), source=source), Ball(problem.radius)
+    ball = Ball(problem.radius)
+    private = start_training(plan, model, optimizer, (rows, targets), projection=ball, source=source)
     average, step = torch.zeros(problem.dimension, dtype=torch.float64), 0
     for x, y in private.loader:
         optimizer.param_groups[0]["lr"] = promised.learning_rates[step]
         before = model.weight.detach()[0].double().clone()
         if private.step(loss(model(x)[:, 0], y)).complete:
-            ball.project(model.parameters())
             average += promised.weights[step] * before
             step += 1
     exact, y = rows.double(), targets

@@ -76,19 +76,6 @@ class Estimate:
             self, value=self.value[index], low=self.low[index], high=self.high[index], keys=None, parts=parts
         )
 
-    def __str__(self) -> str:
-        """Return a single number in words; the fields for several."""
-        if self.keys is not None or not isinstance(self.value, (int, float)):
-            return repr(self)
-        if self.bounds is not None and math.isnan(self.bounds[0]):
-            return "No value: the learned bounds were lost in the noise."
-        interval = f"{100 * self.confidence:.10g} % interval of the noise: {self.low:.6g} to {self.high:.6g}"
-        text = f"{self.value:.6g} ({interval})."
-        if self.bounds is None:
-            return text
-        ends = f"{self.bounds[0]:.6g} to {self.bounds[1]:.6g}"
-        return f"{text} Values were clamped to the learned bounds {ends}, and the interval is theirs."
-
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys of the groups."""
         return iter(self.keys or ())
@@ -131,7 +118,7 @@ class Estimate:
 
     def _notes(self) -> list[str]:
         """Return the lines below the values."""
-        bounds = [] if self.bounds is None else [f"learned bounds: {self.bounds[0]:.6g} to {self.bounds[1]:.6g}"]
+        bounds = [] if self.bounds is None else [_about_bounds(*self.bounds)]
         parts = [f"further parts of the same release: {', '.join(self.parts)}"] if self.parts else []
         receipt = [] if self.receipt is None else [str(self.receipt)]
         return [*bounds, *parts, str(self.guarantee), *receipt]
@@ -139,7 +126,7 @@ class Estimate:
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return the head and the rows that people read."""
         columns = self._columns()
-        title = f"{100 * self.confidence:.4g} % interval"
+        title = f"{100 * self.confidence:.10g} % interval"
         names = [name for name, _ in columns[:-2]]
         rows = [
             [*map(_written, row[:-2]), f"{_written(row[-2])} to {_written(row[-1])}"]
@@ -157,6 +144,13 @@ class Estimate:
             return ends
         places = [place[0] if len(shape) == 1 else str(place) for place in np.ndindex(*shape)]
         return [("entry", places), *ends]
+
+
+def _about_bounds(lower: float, upper: float) -> str:
+    """Return what learned bounds mean for the values."""
+    if math.isnan(lower):
+        return "No value: the learned bounds were lost in the noise."
+    return f"Values were clamped to the learned bounds {lower:.6g} to {upper:.6g}, and the interval is theirs."
 
 
 def _listed(value: Any) -> list[Any]:

@@ -160,6 +160,7 @@ def start_training(
     data: Any,
     *,
     users: Users | None = None,
+    projection: Ball | None = None,
     source: RandomSource | None = None,
 ) -> PrivateTraining:
     """Start a private training under an existing plan.
@@ -173,6 +174,7 @@ def start_training(
         optimizer: Any of torch's optimizers over the model's parameters, or several.
         data: Tensors of the same length (as a tuple, or a TensorDataset), or a Dataset with a length.
         users: The user of each example; None if each example is its own unit.
+        projection: A ball that the weights are projected onto after every step.
         source: The random source of the secret key; for tests, a TestSource.
 
     Returns:
@@ -200,7 +202,7 @@ def start_training(
             raise InvalidArgument(
                 name, getattr(plan, name), "the value for this data and its users", "The plan is for other data"
             )
-    return PrivateTraining(model, optimizer, data, plan, users=users, source=source)
+    return PrivateTraining(model, optimizer, data, plan, users=users, projection=projection, source=source)
 
 
 def _complete_clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
