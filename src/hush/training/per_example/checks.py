@@ -373,16 +373,16 @@ def check(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float = 1.0, t
         tolerance: The largest difference, relative to the largest gradient.
 
     Example:
-        A model that subtracts the mean of the batch has no per-example gradients:
+        A loss that divides by a norm over the batch has no per-example gradients:
 
-        >>> class Centred(nn.Module):
-        ...     def forward(self, x):
-        ...         return x - x.mean(0)
+        >>> def normalised(model, x):
+        ...     outputs = model(x).sum(1)
+        ...     return outputs / outputs.norm()
         >>> x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-        >>> check(nn.Sequential(Centred(), nn.Linear(2, 1)), x, lambda model, x: model(x).sum(1))
+        >>> check(nn.Linear(2, 1), x, normalised)
         Traceback (most recent call last):
         ...
-        hush.errors.Unsupported: 1.weight, 1.bias: the clipped sum differs from that of a loop over the examples...
+        hush.errors.Unsupported: weight, bias: the clipped sum differs from that of a loop over the examples...
     """
     # Not `clipped_sum`, which would refuse a coupled loss before it can be compared.
     fast = _clipped_sum(model, batch, loss, check_positive("clip_norm", clip_norm), None, _batch_size(batch))
