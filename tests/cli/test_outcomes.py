@@ -41,6 +41,20 @@ def test_an_accuracy_that_is_withheld(capsys: pytest.CaptureFixture[str], tmp_pa
     assert printed(capsys, tmp_path, None).splitlines()[0] == sentence
 
 
+@pytest.mark.parametrize("root", [None, 26.33])
+def test_an_error_says_what_targets_it_is_of(
+    root: float | None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Errors are measured on clamped targets. An error that does not say so would look smaller than the model's."""
+    error = {"value": 23.953797648762936, "low": 22.38, "high": 25.53, "root_mean_square": root, "baseline": 26.6}
+    (tmp_path / "figures.json").write_text(json.dumps({"error": {**error, "clamped_to": [4.0, 75.4]}}))
+    (line,) = (line for line in printed(capsys, tmp_path, None).splitlines() if line.startswith("Held-out"))
+    assert line.startswith("Held-out mean absolute error: 23.95 (22.38 to 25.53), of targets clamped to [4, 75.4]; ")
+    assert line.endswith("; the clamped targets' standard deviation: 26.6")
+    (tmp_path / "figures.json").write_text(json.dumps({"error": error}))  # of an earlier version
+    assert "Held-out mean absolute error: 23.95 (22.38 to 25.53); " in printed(capsys, tmp_path, None)
+
+
 def test_the_result_for_scripts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert json.loads(printed(capsys, tmp_path, None, as_json=True)) == {
         "accuracy": None,

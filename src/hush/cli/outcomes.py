@@ -53,12 +53,17 @@ def _error(outcome: Outcome) -> str | None:
         return None
     if error.get("value") is None:
         return "Held-out error: withheld. Too few held-out rows to measure through the noise."
-    root = error.get("root_mean_square")
+    root, clamped_to = error.get("root_mean_square"), error.get("clamped_to")
+    of, whose = ("", "the target's") if clamped_to is None else (_clamped(*clamped_to), "the clamped targets'")
     return (
-        f"Held-out mean absolute error: {error['value']:.4g} ({error['low']:.4g} to {error['high']:.4g})"
+        f"Held-out mean absolute error: {error['value']:.4g} ({error['low']:.4g} to {error['high']:.4g}){of}"
         + ("" if root is None else f"; root mean squared error: {root:.4g}")
-        + f"; the target's standard deviation: {error['baseline']:.4g}"
+        + f"; {whose} standard deviation: {error['baseline']:.4g}"
     )
+
+
+def _clamped(lower: float, upper: float) -> str:
+    return f", of targets clamped to [{lower:.6g}, {upper:.6g}]"
 
 
 def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:

@@ -278,9 +278,9 @@ def test_both_releases_of_bounds_together_are_one_gaussian(tmp_path: Path, monke
         outputs.append(learning.release(histograms, tallies, learn, source))
         return outputs[0]  # a second release may depend on the first: neighbours are compared after the same one
 
-    def refine(bins: Any, histograms: Any, multiplier: float, source: Any) -> Any:
+    def refine(bins: Any, histograms: Any, multiplier: float, source: Any, *, num_units: int) -> Any:
         seen.append((multiplier * math.sqrt(len(histograms)), list(histograms)))
-        return learning.refine(bins, histograms, multiplier, source)
+        return learning.refine(bins, histograms, multiplier, source, num_units=num_units)
 
     monkeypatch.setattr(prepared_module, "release", release)
     monkeypatch.setattr(prepared_module, "refine", refine)

@@ -61,3 +61,15 @@ def test_everything_is_drawn_within_the_drawing() -> None:
                 ("cy", height),
             ):
                 assert -1e-6 <= float(element.get(key, 0)) <= limit + 1e-6
+
+
+@pytest.mark.parametrize("private", [[], ["error"]])
+def test_an_error_says_what_targets_it_is_of(private: list[str]) -> None:
+    error = {"value": 23.5, "low": 22.25, "high": 25.5, "root_mean_square": None, "baseline": 26.5, "confidence": 0.95}
+    record = {"data": {"test_is_public": False}, "private": private, "error": {**error, "clamped_to": [4.0, 75.4]}}
+    text = spaced(check(render(record)).text)
+    assert "held-out units, of targets clamped to [4, 75.4]: 23.5" in text
+    assert "the standard deviation of the clamped targets: 26.5" in text
+    for ends in (None, [4.0], [None, 75.4], "4, 75.4"):  # of an earlier version, or damaged
+        record["error"] = {**error, "clamped_to": ends}
+        assert "held-out units: 23.5" in spaced(check(render(record)).text)

@@ -103,6 +103,7 @@ def test_errors_are_in_the_unit_of_the_target() -> None:
     assert noisy["low"] < 5 < noisy["high"]  # fixed key
     assert noisy["private"] is True
     few = examples.among(np.arange(2001) < 5)
+    assert error["clamped_to"] == noisy["clamped_to"] == [0, 100]
     withheld = NumberMeasurer(examples=few, noise=2.0, target_range=Numeric(lower=0, upper=100), **shared)
     assert withheld.figures(targets[:5])["error"]["value"] is None
     assert ROUNDING > 1

@@ -172,9 +172,14 @@ def intervals(bounds: Sequence[Bounds | None]) -> list[EvenBins]:
 
 
 def refine(
-    bins: Sequence[EvenBins], histograms: Sequence[NDArray[np.int64]], noise_multiplier: float, source: RandomSource
+    bins: Sequence[EvenBins],
+    histograms: Sequence[NDArray[np.int64]],
+    noise_multiplier: float,
+    source: RandomSource,
+    *,
+    num_units: int,
 ) -> list[Bounds | None]:
-    """Return closer bounds; None for a column in which no count rises above the noise.
+    """Return closer bounds; None for a column whose counts do not show that nearly all numbers are within closer ones.
 
     This is `GaussianEvent(noise_multiplier)`.
 
@@ -183,10 +188,11 @@ def refine(
         histograms: Counts of numbers by these parts, one histogram per column. Every unit added at most one to each.
         noise_multiplier: The noise of all histograms together.
         source: The source of the noise.
+        num_units: How many units there are, which is public.
     """
     plan, noise_stddev = _noise(noise_multiplier, len(histograms), bins[0].num_bins)
     return [
-        parts.closer_bounds(_noisy(counts, plan, source), noise_stddev)
+        parts.closer_bounds(_noisy(counts, plan, source), noise_stddev, num_units=num_units)
         for parts, counts in zip(bins, histograms, strict=True)
     ]
 

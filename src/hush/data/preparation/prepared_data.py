@@ -270,7 +270,8 @@ def _refined(
     assert job.learn is not None
     bins = intervals(bounds)
     histograms = [parts.counts(column[split.learning]) for column, parts in zip(columns, bins, strict=True)]
-    closer = refine(bins, histograms, job.learn.noise_multiplier * SECOND, _noise_source(job, histograms, []))
+    noise_multiplier, source = job.learn.noise_multiplier * SECOND, _noise_source(job, histograms, [])
+    closer = refine(bins, histograms, noise_multiplier, source, num_units=split.count(split.train))
     # A column without bounds has none to refine. Its counts get noise all the same, so that the cost does not depend
     # on the first release.
     return [refined if coarse and refined else coarse for coarse, refined in zip(bounds, closer, strict=True)]

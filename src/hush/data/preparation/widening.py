@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 NUM_BINS = 16  # on either side: up to 65,535 widths
-_FALSE_ALARM = 1e-3  # the probability with which noise alone widens a column
+_FALSE_ALARM = 5e-3  # the probability with which noise alone widens one side, most often by one width
 _LEFT_OUT = 0.02  # the share of units that may be left out: outliers, which would make everything else look the same
 
 
@@ -61,11 +62,25 @@ class OuterBins:
         return (lower, upper) if math.isfinite(upper - lower) else (self.lower, self.upper)
 
     def _reach(self, counts: NDArray[np.float64], noise_stddev: float, num_units: int) -> float:
-        """Return by how many widths to widen one side: up to the last bin from which on too many units are left out."""
-        tails = np.cumsum(counts[::-1])[::-1]
-        noise = noise_stddev * np.sqrt(np.arange(NUM_BINS, 0, -1))
-        # A union bound over the tails of both sides.
-        highest_noise = -float(ndtri(_FALSE_ALARM / (2 * NUM_BINS))) * noise
-        threshold = np.maximum(highest_noise, _LEFT_OUT * num_units)
-        reached = np.flatnonzero(tails > threshold)
-        return float(2.0 ** (reached[-1] + 1) - 1) if len(reached) else 0.0
+        """Return by how many widths to widen one side: up to the furthest run of bins whose sum rises above the noise.
+
+        The nearest bins come first, and each run begins beyond the last one that was seen. So data that are spread over
+        several bins show, and the noise of empty ones beyond them does not hide them.
+        """
+        num_reached = 0
+        for last in range(NUM_BINS):
+            sums = np.cumsum(counts[num_reached : last + 1][::-1])  # of the runs that end here
+            noise = noise_stddev * np.sqrt(np.arange(1, len(sums) + 1))
+            if (sums > np.maximum(_threshold(last) * noise, _LEFT_OUT * num_units)).any():
+                num_reached = last + 1
+        return 2.0**num_reached - 1
+
+
+@lru_cache(maxsize=NUM_BINS)
+def _threshold(last: int) -> float:
+    """Return how many standard deviations of noise the sum of a run must exceed that ends with this bin.
+
+    The further the bin, the wider a false alarm makes the interval, and the smaller its probability has to be: it
+    halves with each bin, and is divided among the runs that end there (a union bound).
+    """
+    return -float(ndtri(_FALSE_ALARM / 2.0 ** (last + 1) / (last + 1)))

@@ -57,10 +57,20 @@ def _error(record: Mapping[str, Any]) -> Html | None:
     )
     level = numbers.share(error.get("confidence"))
     kind = "interval" if level is None else f"{numbers.general(100 * level)} % interval"
-    words = tag("p", "Mean absolute error on held-out units: ", tag("strong", numbers.general(error["value"])))
+    of = _of(error)
+    words = tag("p", "Mean absolute error on held-out units", of, ": ", tag("strong", numbers.general(error["value"])))
+    whose = "the clamped targets" if of else "the target"
     squares = "" if error.get("root_mean_square") is None else f"; root mean squared error: {root}"
-    between = f"{kind}: {low} to {high}{squares}; the standard deviation of the target: {baseline}"
+    between = f"{kind}: {low} to {high}{squares}; the standard deviation of {whose}: {baseline}"
     return join([words, tag("p", between)])
+
+
+def _of(error: Mapping[str, Any]) -> str:
+    """Return which targets an error is of: clamped ones. Older records do not say to what."""
+    ends = error.get("clamped_to")
+    if not isinstance(ends, list | tuple) or len(ends) != 2 or any(numbers.number(end) is None for end in ends):
+        return ""
+    return f", of targets clamped to [{numbers.general(ends[0])}, {numbers.general(ends[1])}]"
 
 
 def _privacy_of_accuracy(record: Mapping[str, Any]) -> str:

@@ -3,6 +3,9 @@
 Every unit counts with one row. Its prediction p and its target y, scaled and clamped to [-1, 1], add to five sums: 1,
 |p - y| / 2, ((p - y) / 2)^2, (y + 1) / 2 and y^2. Each is in [0, 1], so the sums have the L2 sensitivity sqrt(5), and
 one Gaussian release with sqrt(5) times the noise of all held-out metrics costs what these cost.
+
+Without the clamping, one target could change a sum by any amount. So these are errors of clamped targets, and the range
+goes with them wherever they are shown: beyond it, the model may be wrong by more.
 """
 
 from __future__ import annotations
@@ -47,14 +50,16 @@ class NumberMeasurer(Measurer):
         return {"value": None, "low": None, "high": None}
 
     def figures(self, probabilities: NDArray[np.float64]) -> dict[str, Any]:
-        """Return the mean absolute error, the root mean squared error, and those of predicting the mean."""
+        """Return the errors of the model and of predicting the mean, and the range that targets are clamped to."""
         targets = self.examples.targets[self.rows].astype(np.float64)
         predicted = np.clip(np.nan_to_num(probabilities[self.rows]), -1.0, 1.0)
         errors = np.abs(predicted - targets) / 2
         columns = np.stack([np.ones_like(errors), errors, errors**2, (targets + 1) / 2, targets**2])
         stddev = 0.0 if self.noise is None else self.noise * ROUNDING * math.sqrt(_SUMS)
         sums = self.noisy(columns.sum(1), stddev)
-        return {"error": {**self._errors(sums, stddev), "confidence": CONFIDENCE, "private": self.noise is not None}}
+        clamped_to = [self.target_range.lower, self.target_range.upper]
+        shared = {"clamped_to": clamped_to, "confidence": CONFIDENCE, "private": self.noise is not None}
+        return {"error": {**self._errors(sums, stddev), **shared}}
 
     def _errors(self, sums: NDArray[np.float64], stddev: float) -> dict[str, Any]:
         """Return the errors in the target's own unit, with intervals for sampling and noise."""
