@@ -96,3 +96,37 @@ def test_too_few_units_for_classes_are_noticed_before(tmp_path: Path) -> None:
     with pytest.raises(OpenQuestions, match="--classes A,B"):
         inspected(path, fewest=34.0)
     assert inspected(path, fewest=34.0, schema=Schema(classes=("no", "yes"))).schema.classes == ("no", "yes")
+
+
+def test_names_of_groups_are_asked_for_before_anything_is_spent(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "x,city,y", "1,Rome,no")
+    with pytest.raises(OpenQuestions, match="--category city=A,B") as caught:
+        inspected(path, groups=("city",))
+    command = ["train", "t.csv", "--group", "city", "--ignore", "city"]
+    assert caught.value.corrected(command) == ["train", "t.csv", "--group", "city", "--category", "city=A,B"]
+    for undeclared in (Category(), Ignore(), HashedText()):
+        with pytest.raises(OpenQuestions, match="--category city=A,B"):
+            inspected(path, groups=("city",), schema=Schema(columns={"city": undeclared}))
+    declared = Schema(columns={"city": Category(values=("Rome", "Oslo"))})
+    assert inspected(path, groups=("city",), schema=declared).schema.columns["city"] == declared.columns["city"]
+
+
+def test_groups_need_classes(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "x,city,y", "1,Rome,5")
+    with pytest.raises(OpenQuestions) as caught:
+        inspected(path, groups=("city",))
+    answers = [question.add for question in caught.value.questions]
+    assert answers == [("--category", "city=A,B"), ("--task", "classification")]
+
+
+def test_the_corrected_command_raises_no_new_question(tmp_path: Path) -> None:
+    """Wrong names are put right first: the unit is not ignored, and no column is asked about twice."""
+    path = write(tmp_path / "t.csv", "patient_id,age,city,diagnosis", "u1,30,Rome,no")
+    wrong = Schema(columns={"patientid": Ignore(), "agee": Numeric(lower=0, upper=99)})
+    with pytest.raises(OpenQuestions) as caught:
+        inspected(path, "diagnossis", schema=wrong, unit="patient", groups=("citty",), fewest=0.1)
+    command = "train a.csv --target diagnossis --ignore patientid --bounds agee=0:99 --unit patient --group citty"
+    right = "train a.csv --target diagnosis --bounds age=0:99 --unit patient_id --group city --category city=A,B"
+    assert " ".join(caught.value.corrected(command.split())) == right
+    schema = Schema(columns={"age": Numeric(lower=0, upper=99), "city": Category(values=("A", "B"))})
+    inspected(path, "diagnosis", schema=schema, unit="patient_id", groups=("city",), fewest=0.1)

@@ -12,8 +12,8 @@ says by which rule). From these, every column gets a kind:
 | of nested or other types | `Ignore` |
 | with a name that promises ids | none: it is asked about |
 
-Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the kind of a target whose
-numbers could be classes; classes that are too many or too rare to be learned from so few rows.
+Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the names of groups; the
+kind of a target whose numbers could be classes; classes that are too many or too rare to be learned from so few rows.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class _Inspection:
         self._read_kinds()
         columns = {name: self._kind(name) for name in self._features()}
         self._ask_about_ids([name for name, column in columns.items() if column is None])
+        self._ask_about_groups()
         known = {name: column for name, column in columns.items() if column is not None}
         schema = self._with_target({**self._declared_columns(), **self._with_texts(known)})
         if self.questions:
@@ -129,7 +130,7 @@ class _Inspection:
         return Inspected(schema=schema, target=None if schema.labels else self.targets[0], notes=tuple(self.notes))
 
     def _check_names(self) -> None:
-        """Ask about every name that no column has."""
+        """Ask about every name that no column has, and go on with the names that are meant."""
         if not self.targets:
             text = "the target is missing. --target names the column to predict, one of " + self._listed()
             self.questions.append(Question(text=text, add=("--target", "COLUMN")))
@@ -139,6 +140,23 @@ class _Inspection:
             for name in dict.fromkeys(names):
                 if name not in self.data.columns:
                     self.questions.append(self._unknown(role, name))
+        self._correct_names()
+
+    def _correct_names(self) -> None:
+        """Put the closest name in place of a wrong one, as the corrected command does: it must raise no new question.
+
+        A column that is declared under its right name, too, keeps that declaration.
+        """
+        self.targets, self.groups = tuple(map(self._meant, self.targets)), tuple(map(self._meant, self.groups))
+        self.unit = self.unit if self.unit in (None, ROW) else self._meant(str(self.unit))
+        declared = self.declared.columns
+        columns = {self._meant(name): column for name, column in declared.items()}
+        right = {name: column for name, column in declared.items() if name in self.data.columns}
+        self.declared = replace(self.declared, columns={**columns, **right})
+
+    def _meant(self, name: str) -> str:
+        similar = () if name in self.data.columns else closest(name, self.data.columns)
+        return similar[0] if similar else name
 
     def _unknown(self, role: str, name: str) -> Question:
         similar = closest(name, self.data.columns)
@@ -209,6 +227,18 @@ class _Inspection:
             else:
                 text = f"{kind}: --ignore {name}, or declare it, such as --category {name}"
             self.questions.append(Question(text=text, add=("--unit" if is_unit else "--ignore", name)))
+
+    def _ask_about_groups(self) -> None:
+        """Ask for the values of groups: a name that is shown as it is in the data may belong to a single person."""
+        for name in dict.fromkeys(self.groups):
+            column = self.declared.columns.get(name)
+            is_declared = isinstance(column, Category) and column.values is not None
+            if name in self.data.columns and not is_declared and self._task() in (None, CLASSIFICATION):
+                text = (
+                    f"--group {name} shows the names of groups, which have to be declared, as a rare one may be that "
+                    f"of a single person. Name them in place of A,B: --category {name}=A,B"
+                )
+                self.questions.append(Question(text=text, add=("--category", f"{name}=A,B")))
 
     def _with_texts(self, columns: Mapping[str, Column]) -> dict[str, Column]:
         """Return the columns, with hashed text where values could not be learned; note what was decided."""
@@ -286,7 +316,9 @@ class _Inspection:
                 f"target {name!r} holds numbers: --task {REGRESSION} predicts the number, --task {CLASSIFICATION} "
                 "takes each number as a class"
             )
-            self.questions.append(Question(text=text, add=("--task", REGRESSION)))
+            # Groups are compared by the accuracy of classes.
+            likely = CLASSIFICATION if set(self.groups) & set(self.data.columns) else REGRESSION
+            self.questions.append(Question(text=text, add=("--task", likely)))
         if task == REGRESSION:
             return self._with_range(schema, name)
         if task == CLASSIFICATION and schema.classes is None:

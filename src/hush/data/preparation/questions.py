@@ -60,7 +60,7 @@ class OpenQuestions(HushError):
         for question in self.questions:
             if question.wrong is not None:
                 words = _replaced(words, question.wrong, question.right)
-        return [*words, *(word for question in self.questions for word in question.add)]
+        return _consistent([*words, *(word for question in self.questions for word in question.add)])
 
     def _listed(self) -> str:
         count = len(self.questions)
@@ -88,4 +88,26 @@ def _replaced(words: Sequence[str], wrong: str, right: str | None) -> list[str]:
             result.append(f"{right}{equals}{value}")
         else:
             result.append(",".join(right if item == wrong else item for item in word.split(",")))
+    return result
+
+
+def _consistent(words: Sequence[str]) -> list[str]:
+    """Return words that ignore a column once, and neither the unit nor a category with values.
+
+    Two names may be corrected to the same one. Flags win over each other in a fixed order, in which --ignore is last.
+
+    >>> _consistent(["--ignore", "a", "--ignore", "who", "--ignore", "a", "--unit", "who"])
+    ['--ignore', 'a', '--unit', 'who']
+    """
+    pairs = list(zip(words, words[1:], strict=False))
+    used = {value for flag, value in pairs if flag == "--unit"}
+    used |= {value.partition("=")[0] for flag, value in pairs if flag == "--category" and "=" in value}
+    result: list[str] = []
+    for word in words:
+        if result and result[-1] == "--ignore" and word in used:
+            result.pop()
+            continue
+        if result and result[-1] == "--ignore":
+            used.add(word)
+        result.append(word)
     return result
