@@ -130,3 +130,24 @@ def test_the_corrected_command_raises_no_new_question(tmp_path: Path) -> None:
     assert " ".join(caught.value.corrected(command.split())) == right
     schema = Schema(columns={"age": Numeric(lower=0, upper=99), "city": Category(values=("A", "B"))})
     inspected(path, "diagnosis", schema=schema, unit="patient_id", groups=("city",), fewest=0.1)
+
+
+def test_labels_that_are_not_true_or_false_are_asked_about(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "x,city,flu,cold,age", "1,Rome,yes,0,30")
+    with pytest.raises(OpenQuestions) as caught:
+        inspected(path, "city,flu,age,cold", task="multi-label")
+    assert [question.wrong for question in caught.value.questions] == ["city", "age"]
+    command = ["train", "t.csv", "--target", "city,flu,age,cold"]
+    assert caught.value.corrected(command) == ["train", "t.csv", "--target", "flu,cold"]
+    assert "Rome" not in str(caught.value)
+    assert inspected(path, "flu,cold", task="multi-label").schema.labels == ("flu", "cold")
+
+
+@pytest.mark.parametrize(("true", "false"), [("TRUE", "FALSE"), ("t", "f"), ("Y", "N"), ("1", "0"), ("1.0", "0.0")])
+def test_labels_may_be_rare_and_often_missing(tmp_path: Path, true: str, false: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = [*[f"1,{true},0"] * 2, *[f"1,{false},0"] * 20, *["1,,0"] * 40, *["1,unknown,0"] * 30]
+    path.write_text("\n".join(["x,a,b", *rows]) + "\n", encoding="utf-8")
+    assert inspected(path, "a,b").schema.labels == ("a", "b")
+    truths = data.open_data(path).table.truths("a")  # type: ignore[attr-defined]
+    assert [int((truths == value).sum()) for value in (1, 0, -1)] == [2, 20, 70]

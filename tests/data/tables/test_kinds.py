@@ -52,7 +52,7 @@ def test_words_are_hashed_row_by_row(source: RawData, tmp_path: Path) -> None:
 def test_labels_are_true_false_or_missing(source: RawData) -> None:
     schema = Schema(columns={"when": Date(lower=0, upper=1)}, labels=("a", "b"))
     examples = data.examples(schema, source)
-    assert examples.targets.tolist() == [[1, 1], [0, 0], [1, -1], [0, -1], [-1, 1]]
+    assert examples.targets.tolist() == [[1, 1], [0, 0], [1, -1], [-1, 1]]  # x is neither, and its row has no label
 
 
 def test_numbers_as_targets(source: RawData) -> None:

@@ -12,8 +12,8 @@ says by which rule). From these, every column gets a kind:
 | of nested or other types | `Ignore` |
 | with a name that promises ids | none: it is asked about |
 
-Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the names of groups; the
-kind of a target whose numbers could be classes; classes that are too many or too rare to be learned from so few rows.
+Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the names of groups; labels
+that are not true or false; the kind of a target whose numbers could be classes; classes that are too many or too rare to be learned from so few rows.
 """
 
 from __future__ import annotations
@@ -304,11 +304,22 @@ class _Inspection:
         if any(name not in self.data.columns for name in self.targets) or not self.targets:
             return schema
         if task == MULTI_LABEL:
+            self._ask_about_labels()
             return replace(schema, target=None, labels=self.targets, classes=None)
         if len(self.targets) > 1:
             text = f"--target names {len(self.targets)} columns: --task {MULTI_LABEL} predicts whether each is true"
             self.questions.append(Question(text=text, wrong=self.task, right=MULTI_LABEL))
         return self._with_one_target(schema, self.targets[0], task)
+
+    def _ask_about_labels(self) -> None:
+        """Ask about labels that are not true or false: all of their rows would be false, or all missing."""
+        names = [name for name in dict.fromkeys(self.targets) if self.data.kind(name) != OTHER]
+        for name in self.data.table.other_columns(names):
+            text = (
+                f"label {name!r} holds values other than true, yes, 1, false, no and 0: leave it out of --target, or "
+                "put a column of true and false in its place"
+            )
+            self.questions.append(Question(text=text, wrong=name))
 
     def _with_one_target(self, schema: Schema, name: str, task: str | None) -> Schema:
         if task is None:

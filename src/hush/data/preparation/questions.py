@@ -75,6 +75,8 @@ def _replaced(words: Sequence[str], wrong: str, right: str | None) -> list[str]:
     ['t.csv', '--bounds', 'age=0:9', '--ignore', 'x']
     >>> _replaced(["t.csv", "--ignore", "x"], "x", None)
     ['t.csv']
+    >>> _replaced(["t.csv", "--target", "a,x"], "x", None)
+    ['t.csv', '--target', 'a']
     """
     result: list[str] = []
     for position, word in enumerate(words):
@@ -82,12 +84,15 @@ def _replaced(words: Sequence[str], wrong: str, right: str | None) -> list[str]:
         is_argument = position > 0 and words[position - 1].startswith("--")
         if not is_argument or (name != wrong and wrong not in word.split(",")):
             result.append(word)
-        elif right is None:
-            result.pop()
-        elif name == wrong:
-            result.append(f"{right}{equals}{value}")
+            continue
+        if equals and name == wrong:
+            replaced = "" if right is None else f"{right}={value}"
         else:
-            result.append(",".join(right if item == wrong else item for item in word.split(",")))
+            replaced = ",".join(item for item in (right if item == wrong else item for item in word.split(",")) if item)
+        if replaced:
+            result.append(replaced)
+        else:
+            result.pop()
     return result
 
 
