@@ -151,3 +151,14 @@ def test_labels_may_be_rare_and_often_missing(tmp_path: Path, true: str, false: 
     assert inspected(path, "a,b").schema.labels == ("a", "b")
     truths = data.open_data(path).table.truths("a")  # type: ignore[attr-defined]
     assert [int((truths == value).sum()) for value in (1, 0, -1)] == [2, 20, 70]
+
+
+@pytest.mark.parametrize("target", ["amount_claimed", "windspeed", "time_elapsed", "readmitted", "Survived", "y"])
+def test_numbers_are_classes_by_no_ending(tmp_path: Path, target: str) -> None:
+    """Learning the classes of a number spent a share of the budget, and ended without a model."""
+    path = write(tmp_path / "t.csv", f"x,{target}", "1,7.5")
+    with pytest.raises(OpenQuestions, match=r"--task classification .* --classes A,B") as caught:
+        inspected(path, target)
+    assert [question.add[0] for question in caught.value.questions] == ["--task"]
+    assert inspected(path, target, schema=Schema(classes=("0", "1"))).schema.classes == ("0", "1")
+    assert inspected(path, target, task="regression").schema.target_range == Numeric()

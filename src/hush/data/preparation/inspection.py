@@ -13,7 +13,8 @@ says by which rule). From these, every column gets a kind:
 | with a name that promises ids | none: it is asked about |
 
 Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the names of groups; labels
-that are not true or false; the kind of a target whose numbers could be classes; classes that are too many or too rare to be learned from so few rows.
+that are not true or false; the kind of a target whose numbers could be classes; classes that are too many or too rare
+to be learned from so few rows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hush.data.preparation.names import (
     looks_like_classes,
     looks_like_free_text,
     looks_like_id,
+    may_be_classes,
 )
 from hush.data.preparation.questions import OpenQuestions, Question
 from hush.data.tables.catalog import ROW
@@ -325,10 +327,11 @@ class _Inspection:
         if task is None:
             text = (
                 f"target {name!r} holds numbers: --task {REGRESSION} predicts the number, --task {CLASSIFICATION} "
-                "takes each number as a class"
+                "takes each number as a class, and --classes A,B,... names the classes, at no cost"
             )
             # Groups are compared by the accuracy of classes.
-            likely = CLASSIFICATION if set(self.groups) & set(self.data.columns) else REGRESSION
+            is_compared = not set(self.groups).isdisjoint(self.data.columns)
+            likely = CLASSIFICATION if is_compared or may_be_classes(name) else REGRESSION
             self.questions.append(Question(text=text, add=("--task", likely)))
         if task == REGRESSION:
             return self._with_range(schema, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def _consistent(words: Sequence[str]) -> list[str]:
     >>> _consistent(["--ignore", "a", "--ignore", "who", "--ignore", "a", "--unit", "who"])
     ['--ignore', 'a', '--unit', 'who']
     """
-    pairs = list(zip(words, words[1:], strict=False))
+    pairs = list(itertools.pairwise(words))
     used = {value for flag, value in pairs if flag == "--unit"}
     used |= {value.partition("=")[0] for flag, value in pairs if flag == "--category" and "=" in value}
     result: list[str] = []
