@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from hush import data
 from hush.data import Category, Date, HashedText, Ignore, Numeric, OpenQuestions, Schema, inspect
+from hush.errors import InvalidArgument
 
 
 def inspected(path: Path, target: str | None = "y", fewest: float = 10.0, **more: Any) -> Any:
@@ -162,3 +164,48 @@ def test_numbers_are_classes_by_no_ending(tmp_path: Path, target: str) -> None:
     assert [question.add[0] for question in caught.value.questions] == ["--task"]
     assert inspected(path, target, schema=Schema(classes=("0", "1"))).schema.classes == ("0", "1")
     assert inspected(path, target, task="regression").schema.target_range == Numeric()
+
+
+TEXTS, NUMBERS = "code,Mon,no", "17,2020-01-31,1"
+
+
+def write_units(path: Path, rows_of_one: int) -> Path:
+    """Write a table of 200 units with one row, of whom 45 % have text, and one with many rows of text."""
+    rows = [f"u{number},{TEXTS if number % 20 < 9 else NUMBERS}" for number in range(200)]
+    path.write_text("\n".join(["who,code,day,y", *rows, *[f"v,{TEXTS}"] * rows_of_one]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("rows_of_one", [0, 1, 300])
+def test_one_unit_with_many_rows_decides_no_kind(tmp_path: Path, rows_of_one: int) -> None:
+    path = write_units(tmp_path / "t.csv", rows_of_one)
+    settings: dict[str, Any] = {"schema": Schema(classes=("no", "1")), "fewest": 0.1}
+    schema = inspected(path, unit="who", **settings).schema
+    assert schema.columns == {"code": Numeric(), "day": Date()}
+    bounded = replace(schema, columns={"code": Numeric(lower=0, upper=9), "day": Date(lower=0, upper=1)}, unit="who")
+    assert len(data.prepare(data.open_data(path), target="y", schema=bounded, key=bytes(32)).train) > 150
+    # A broken twin, in which every row has a vote: with many rows, one unit decides.
+    columns = inspected(path, unit="row", **settings | {"schema": replace(schema, columns={"who": Ignore()})}).schema
+    by_rows = {"code": Category(), "day": Category()} if rows_of_one == 300 else {"code": Numeric(), "day": Date()}
+    assert {name: columns.columns[name] for name in ("code", "day")} == by_rows
+
+
+def test_text_of_most_units_is_refused_as_numbers(tmp_path: Path) -> None:
+    """One unit, with most of all rows, cannot pass a column of text for numbers."""
+    path = tmp_path / "t.csv"
+    rows = [*[f"u{number},x,no" for number in range(30)], *["v,1,no"] * 300]
+    path.write_text("\n".join(["who,a,y", *rows]) + "\n", encoding="utf-8")
+    schema = Schema(columns={"a": Numeric(lower=0, upper=9)}, classes=("no", "yes"))
+    with pytest.raises(InvalidArgument, match="text column"):
+        data.prepare(data.open_data(path), target="y", schema=schema, unit="who", key=bytes(32))
+    with pytest.raises(OpenQuestions, match="holds text"):
+        inspected(path, schema=schema, unit="who")
+
+
+def test_labels_are_judged_by_units(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [*[f"u{number},1,yes,no" for number in range(30)], *["v,1,Rome,no"] * 300, *[",1,Rome,no"] * 300]
+    path.write_text("\n".join(["who,x,a,b", *rows]) + "\n", encoding="utf-8")
+    assert inspected(path, "a,b", unit="who").schema.labels == ("a", "b")
+    with pytest.raises(OpenQuestions, match="label 'a'"):
+        inspected(path, "a,b", unit="row", schema=Schema(columns={"who": Ignore()}))

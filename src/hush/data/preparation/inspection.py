@@ -1,7 +1,7 @@
 """Looks at what is public about a table, and says all that is missing at once, before anything is spent.
 
-Public are the names and types of columns, the number of rows, and which columns hold text or dates (`read_numbers`
-says by which rule). From these, every column gets a kind:
+Public are the names and types of columns, the number of rows, and which columns hold text, dates or truth values
+(`read_numbers` says by which rule). From these, every column gets a kind:
 
 | column | kind |
 |---|---|
@@ -173,11 +173,13 @@ class _Inspection:
         return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
     def _read_kinds(self) -> None:
-        """Find out which columns hold text, and which dates: by more than half of all rows."""
+        """Find out which columns hold text, and which dates: by more than half of all rows, or of all units."""
+        if (unit := self._voter()) is not None:
+            self.data = self.data.with_ids(unit)  # as the run reads them: the same rows count there
         open_kinds = [name for name in self.data.columns if self.data.kind(name) in (UNTYPED, TEXT)]
         untyped = [name for name in open_kinds if self.data.kind(name) == UNTYPED]
-        texts = {*self.data.table.text_columns(untyped), *(name for name in open_kinds if name not in untyped)}
-        dates = self.data.table.date_columns(sorted(texts))
+        texts = {*self.data.table.text_columns(untyped, unit), *(name for name in open_kinds if name not in untyped)}
+        dates = self.data.table.date_columns(sorted(texts), unit)
         typed = [name for name in self.data.columns if self.data.kind(name) == DATE]
         self.dates, self.texts = frozenset([*dates, *typed]), frozenset(texts - set(dates))
 
@@ -269,10 +271,12 @@ class _Inspection:
         return self.fewest_units(numbers, len(incomplete) - numbers + learns_classes)
 
     def _num_units(self) -> int:
-        table = self.data.table
-        if self.unit is None or self.unit not in self.data.columns:
-            return table.num_rows
-        return table.num_values(self.unit)
+        voter = self._voter()
+        return self.data.table.num_rows if voter is None else self.data.table.num_values(voter)
+
+    def _voter(self) -> str | None:
+        """Return the column whose values have one vote each on what a column holds; None if rows have it."""
+        return self.unit if self.unit in self.data.columns else None
 
     def _task(self) -> str | None:
         """Return what the target is; None if its type leaves it open."""
@@ -316,7 +320,7 @@ class _Inspection:
     def _ask_about_labels(self) -> None:
         """Ask about labels that are not true or false: all of their rows would be false, or all missing."""
         names = [name for name in dict.fromkeys(self.targets) if self.data.kind(name) != OTHER]
-        for name in self.data.table.other_columns(names):
+        for name in self.data.table.other_columns(names, self._voter()):
             text = (
                 f"label {name!r} holds values other than true, yes, 1, false, no and 0: leave it out of --target, or "
                 "put a column of true and false in its place"

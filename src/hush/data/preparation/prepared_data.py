@@ -183,8 +183,9 @@ def prepare(
 
     Assumes:
         Names and types of columns, the number of rows and which columns hold text or dates are public, and whatever
-        else is in ``assumptions`` (the caller's duty). The key is secret and used once (the caller's duty). Each unit
-        takes part in learning with one row (checked here).
+        else is in ``assumptions`` (the caller's duty). Most rows decide what a column holds, or with a unit, the first
+        rows of most units: near one half, a single one can change it. The key is secret and used once (the caller's
+        duty). Each unit takes part in learning with one row (checked here).
 
     References:
         The docstring of `hush.data.preparation.learning` has the proof and its sources.

@@ -76,17 +76,44 @@ class RowTable:
         arrays = self._arrays(f"SELECT {days} FROM t")
         return [_filled(arrays[f"v{index}"], np.nan) for index in range(len(names))]
 
-    def date_columns(self, names: Sequence[str]) -> list[str]:
-        """Return which of these columns hold dates: more than half of all rows have one."""
-        return self._majorities(names, self._days)
+    def date_columns(self, names: Sequence[str], unit: str | None = None) -> list[str]:
+        """Return which of these columns hold dates: more than half of all rows have one.
 
-    def text_columns(self, names: Sequence[str]) -> list[str]:
+        Args:
+            names: The columns.
+            unit: The column of the privacy unit. With it, the first row of each unit counts, and no other: a person
+                with many rows decides no more than any other person.
+        """
+        return self._majorities(names, self._days, unit)
+
+    def text_columns(self, names: Sequence[str], unit: str | None = None) -> list[str]:
         """Return which of these columns hold text: more than half of all rows have a value that is not a number.
 
         The share is of all rows, not of those with a value. Otherwise, a single person could decide the type of a
-        column that few people filled in.
+        column that few people filled in. The arguments are those of `date_columns`.
         """
-        return self._majorities(names, self._not_number)
+        return self._majorities(names, self._not_number, unit)
+
+    def other_columns(self, names: Sequence[str], unit: str | None = None) -> list[str]:
+        """Return which of these columns are no truth values: more than half of all rows have another value.
+
+        The arguments are those of `date_columns`.
+        """
+        return self._majorities(names, self._no_truth, unit)
+
+    def _majorities(self, names: Sequence[str], counted: Callable[[str], str], unit: str | None) -> list[str]:
+        """Return the columns in which an expression is not NULL in more than half of the rows that count."""
+        if not names:
+            return []
+        rows = "t" if unit is None else f"t SEMI JOIN ({self._first_rows(unit)}) AS u ON t.rowid = u.r"
+        counts = ", ".join(f"count({counted(name)})" for name in names)
+        ((num_rows, *majorities),) = self._rows(f"SELECT count(*), {counts} FROM {rows}")
+        return [name for name, count in zip(names, majorities, strict=True) if 2 * count > num_rows]
+
+    def _first_rows(self, unit: str) -> str:
+        """Return the SQL of the first row of each unit. Rows without a unit belong to nobody, and are left out."""
+        text = self._text(unit)
+        return f"SELECT min(t.rowid) AS r FROM t WHERE {text} IS NOT NULL GROUP BY {text}"
 
     def texts(self, name: str) -> NDArray[np.object_]:
         """Return a column as trimmed text, which is empty where the value is missing."""
@@ -168,17 +195,6 @@ class RowTable:
     def truths(self, name: str) -> NDArray[np.int64]:
         """Return 1 for each row whose value is 1, true, yes, t or y, 0 for 0, false, no, f and n, and -1 for others."""
         return np.asarray(self._arrays(f"SELECT {self._truth(name)} AS value FROM t")["value"], dtype=np.int64)
-
-    def other_columns(self, names: Sequence[str]) -> list[str]:
-        """Return which of these columns are no truth values: more than half of all rows have another value."""
-        return self._majorities(names, self._no_truth)
-
-    def _majorities(self, names: Sequence[str], counted: Callable[[str], str]) -> list[str]:
-        """Return the columns in which an expression is not NULL in more than half of all rows."""
-        if not names:
-            return []
-        (counts,) = self._rows(f"SELECT {', '.join(f'count({counted(name)})' for name in names)} FROM t")
-        return [name for name, count in zip(names, counts, strict=True) if 2 * count > self.num_rows]
 
     def _arrays(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         with redact_errors():
@@ -312,7 +328,9 @@ class TableData(RawData):
     def public_facts(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
         return (
-            "names and declared types of columns, the number of rows, and which columns hold text or dates are public",
+            "names and declared types of columns and the number of rows are public, and so is which columns hold text, "
+            "dates or truth values. More than half of all rows decide it, or with a privacy unit, of all units' first "
+            "rows",
         )
 
     @property
