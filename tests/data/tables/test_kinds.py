@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +73,14 @@ def test_schemas_are_stored() -> None:
     for wrong in (0, -1, 1.5, True, 1 << 20):
         with pytest.raises(InvalidArgument):
             HashedText(num_features=wrong)  # type: ignore[arg-type]
+
+
+def test_learned_bounds_of_dates_are_dates(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{2000 + number % 20}-0{1 + number % 9}-15,{'ab'[number % 2]}" for number in range(2_000)]
+    path.write_text("\n".join(["visit,y", *rows]) + "\n", encoding="utf-8")
+    schema = Schema(columns={"visit": Date()}, classes=("a", "b"))
+    learn = data.Learn(noise_multiplier=0.1)
+    prepared = data.prepare(data.open_data(path), target="y", schema=schema, learn=learn, key=bytes(32))
+    (sentence,) = prepared.learned
+    assert re.search(r"'visit': bounds \[(19|20)\d\d-\d\d-\d\d( \d\d:\d\d)?, 20\d\d-\d\d-\d\d", sentence)

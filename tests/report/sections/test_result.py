@@ -61,3 +61,11 @@ def test_everything_is_drawn_within_the_drawing() -> None:
                 ("cy", height),
             ):
                 assert -1e-6 <= float(element.get(key, 0)) <= limit + 1e-6
+
+
+def test_measured_errors_are_rounded() -> None:
+    error = {"value": 23.953797648762936, "low": 22.38412, "high": 25.53321, "baseline": 26.6123, "confidence": 0.95}
+    text = spaced(check(render({"error": error, "data": {"test_is_public": True, "classes": []}})).text)
+    assert "units: 23.95" in " ".join(text.split())
+    assert "95 % interval: 22.38 to 25.53; the standard deviation of the target: 26.61" in text
+    assert "Classes" not in text
