@@ -55,6 +55,22 @@ def test_an_error_says_what_targets_it_is_of(
     assert "Held-out mean absolute error: 23.95 (22.38 to 25.53); " in printed(capsys, tmp_path, None)
 
 
+def test_files_that_must_not_be_shared_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A copied folder published exact quantiles of losses and gradients, and nothing had warned of it."""
+    for name in ("report.html", "not-private.jsonl", "model.json", "report-publishable.html"):
+        (tmp_path / name).write_text("{}")
+    line = "The guarantee covers all files there but not-private.jsonl and report.html: do not share those."
+    for quiet in (False, True):
+        assert line in printed(capsys, tmp_path, 0.9, quiet=quiet).splitlines()
+
+
+def test_the_error_of_numbers_for_scripts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    error = {"value": 2.5, "low": 2.0, "high": 3.0, "root_mean_square": 4.0, "baseline": 5.0, "confidence": 0.95}
+    (tmp_path / "figures.json").write_text(json.dumps({"error": error}))
+    content = json.loads(printed(capsys, tmp_path, None, as_json=True))
+    assert (content["accuracy"], content["error"]) == (None, error)
+
+
 def test_the_result_for_scripts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert json.loads(printed(capsys, tmp_path, None, as_json=True)) == {
         "accuracy": None,

@@ -9,7 +9,7 @@ import pytest
 
 from hush.accounting import PldAccountant
 from hush.cli import main
-from hush.data import Category, Numeric, Schema
+from hush.data import Category, Numeric, OpenQuestions, Schema
 from hush.errors import InvalidArgument
 from hush.runs import Settings
 from hush.runs.dataset import assumptions_of, group_values, plan_for, read_dataset
@@ -91,9 +91,22 @@ def test_groups_that_are_not_declared_are_refused(tmp_path: Path, capsys: pytest
     pytest.importorskip("torch", reason="trains")
     source = write_groups(tmp_path / "t.csv")
     command = (source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", tmp_path / "run", "--group", "sex")
-    assert "--category sex=" in files.refused(capsys, *command)
+    assert main(["train", *map(str, command)]) == 2
+    assert "before anything is spent" in (message := capsys.readouterr().err)
+    assert "--category sex=A,B" in message
     assert not (tmp_path / "run").exists()
     files.train(capsys, *command, "--category", "sex=f,m")
+
+
+def test_groups_are_refused_before_a_budget_is_charged(tmp_path: Path) -> None:
+    """Bounds are learned here: the refusal came after that had been charged."""
+    settings = Settings(data=str(write_groups(tmp_path / "t.csv")), target="y", epsilon=3.0, groups=("sex",))
+    charged: list[object] = []
+    with pytest.raises(OpenQuestions, match="--category sex=A,B"):
+        read_dataset(
+            settings.replace(task="classification"), bytes(32), 1e-5, Silence(), before_learning=charged.append
+        )
+    assert charged == []
 
 
 def test_declared_groups_need_no_assumption(tmp_path: Path) -> None:

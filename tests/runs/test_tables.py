@@ -16,7 +16,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "flights": ("--task regression",),
     "penguins": ("--classes A,B",),
     "adult": (),
-    "patients": ("--unit patient_id",),
+    "patients": ("--unit patient_id", "--task classification"),
     "wine": ("--task regression",),
     "reviews": ("--ignore review_id",),
     "sales": ("--ignore column1", "--task regression"),
@@ -24,7 +24,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "customers": ("--unit customer",),
     "letters": (),
     "tickets": (),
-    "titanic": ("--unit PassengerId", "--ignore Name"),
+    "titanic": ("--unit PassengerId", "--ignore Name", "--task classification"),
     "houses": ("--task regression",),
     "survey": ("--classes A,B",),
     "german": (),
@@ -85,9 +85,7 @@ def test_typos_are_refused_with_the_closest_names(tmp_path: Path, capsys: pytest
     assert "'patientid', which is no column: did you mean 'patient_id'?" in message
     assert command[2:] == [
         *("--target", "readmitted", "--epsilon", "3", "--ignore", "patient_id"),
-        *("--bounds", "systolic=80:200", "--unit", "row"),
-        # The misspelt name declared nothing, so the column is asked about, too.
-        *("--ignore", "patient_id"),
+        *("--bounds", "systolic=80:200", "--unit", "row", "--task", "classification"),
     ]
     assert main([*command, "--num-steps", "2", "--output", str(tmp_path / "run")]) == 0
 

@@ -68,6 +68,8 @@ def _clamped(lower: float, upper: float) -> str:
 
 def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     """Print the result of a run, for people or as JSON."""
+    from hush.runs import private_files
+
     guarantee = outcome.guarantee
     if options.json:
         content: dict[str, Any] = {
@@ -77,6 +79,8 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
             "noise_multiplier": outcome.noise_multiplier,
             "run": str(outcome.path),
         }
+        if (measured := _figures(outcome).get("error")) is not None:
+            content["error"] = measured
         if outcome.receipt is not None:
             content["charged"] = outcome.receipt.to_dict()
         print(json.dumps(content))
@@ -92,6 +96,8 @@ def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
     if outcome.receipt is not None:
         print(outcome.receipt)
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")
+    if names := private_files(outcome.path):
+        print(f"The guarantee covers all files there but {' and '.join(names)}: do not share those.")
     if not options.quiet:
         folder = shlex.quote(str(outcome.path))
         commands = (f"predict {folder} NEW-DATA", f"report {folder} --publishable", f"export {folder} --onnx")

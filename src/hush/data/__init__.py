@@ -66,6 +66,7 @@ from hush.data.tables.catalog_toml import DeclaredUnit as DeclaredUnit
 from hush.data.tables.catalog_toml import checked_address as checked_address
 from hush.data.tables.catalog_toml import read_catalog as read_catalog
 from hush.data.tables.catalog_toml import toml_key as toml_key
+from hush.data.tables.columns import written as written
 from hush.data.tables.quoting import quote_name as quote_name
 from hush.data.tables.quoting import quote_text as quote_text
 from hush.data.tables.raw_data import RawData as RawData

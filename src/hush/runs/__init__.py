@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hush.runs.dataset import questions_about as questions_about
     from hush.runs.draft import Undeclared as Undeclared
     from hush.runs.draft import draft_plan as draft_plan
+    from hush.runs.folder import private_files as private_files
     from hush.runs.job import charged_to as charged_to
     from hush.runs.job import resume as resume
     from hush.runs.job import train as train
@@ -72,6 +73,7 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "draft_plan": "hush.runs.draft",
             "option": "hush.runs.options",
             "options_of": "hush.runs.options",
+            "private_files": "hush.runs.folder",
             "questions_about": "hush.runs.dataset",
         },
     )

@@ -77,7 +77,7 @@ def read_dataset(
     if undeclared:
         share = f"{settings.learn_share:.0%} of the budget"
         progress.say(f"Not declared, so learned privately with {share}: {_enumerate(undeclared)}.")
-    prepared = prepare(
+    return prepare(
         data,
         target=facts.target,
         schema=facts.schema,
@@ -89,8 +89,6 @@ def read_dataset(
         before_learning=before_learning,
         before_noise=before_noise,
     )
-    _refuse_undeclared_groups(prepared)
-    return prepared
 
 
 def questions_about(settings: Settings) -> tuple[Question, ...]:
@@ -130,15 +128,6 @@ def _forecast(settings: Settings, delta: float) -> Callable[[int, int], float]:
         return lambda num_numbers, num_texts: math.inf if num_texts else 0.0
     noise = learning_noise(settings.epsilon * settings.learn_share, delta)
     return lambda num_numbers, num_texts: fewest_units(noise, num_numbers, num_texts)
-
-
-def _refuse_undeclared_groups(prepared: Prepared) -> None:
-    """Refuse to compare groups that were not declared: a group's name may belong to a single person."""
-    for name in () if prepared.test_is_public else prepared.schema.groups:
-        if name not in group_values(prepared):
-            raise InvalidArgument(
-                "groups", name, "a column whose values are declared", f"Use --category {name}=VALUE,VALUE,..."
-            )
 
 
 def group_values(prepared: Prepared) -> dict[str, tuple[str, ...]]:
@@ -185,7 +174,7 @@ def _for_numbers(settings: Settings) -> Settings:
 
 
 def assumptions_of(outline: Outline) -> tuple[str, ...]:
-    """Return the assumptions of preparing the data. None concerns groups, since undeclared ones are refused."""
+    """Return the assumptions of preparing the data. None concerns groups, since `inspect` asks for their values."""
     return tuple(sentence for sentence in outline.assumptions if sentence != outline.group_assumption)
 
 

@@ -60,6 +60,12 @@ def resume_command(path: Path) -> str:
     return shlex.join([*words, "--model", model] if isinstance(model, str) and ":" in model else words)
 
 
+def private_files(path: Path) -> list[str]:
+    """Return the names of a finished run's files that are for those only who may see the data."""
+    names = sorted(file.name for file in path.iterdir())
+    return [name for name in names if name in _NOT_PRIVATE or name.startswith("not-private")]
+
+
 class Folder:
     """The files of a run."""
 

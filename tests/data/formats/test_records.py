@@ -19,6 +19,23 @@ def test_what_is_no_header_is_refused(cells: list[str | None]) -> None:
     assert "1.5" not in str(caught.value)
 
 
+NUMBERS = ("102418.07", "-3,5", ".5", "1e6", "2.5E-3", " 7.0 ")
+DATES = ("2020-02-01", "2020-02-01T10:00:00", "31.12.2020 10:00", "2/1/20", "1-Feb-2020", "Feb 1, 2020")
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, *DATES])
+def test_a_record_is_no_header(value: str) -> None:
+    """A file without names once showed the record of its first person, in the message on a target that is missing."""
+    with pytest.raises(InvalidArgument, match="looks like a record") as caught:
+        column_names(["79", value, "Paris", "yes"], "t.csv")
+    assert not any(cell in str(caught.value) for cell in ("79", value.strip(), "Paris", "yes"))
+
+
+@pytest.mark.parametrize("name", ["2020", "7", "Q1.5", "v1.2.3", "may 2020", "1st", "e5", "12-14", "0-17 years", "1."])
+def test_names_may_hold_digits(name: str) -> None:
+    assert column_names(["age", name], "t.csv") == ["age", name]
+
+
 def test_records_have_one_width() -> None:
     records = [["1", "2"], ["3", "4"]]
     assert of_width(2, records) is records  # type: ignore[arg-type, comparison-overlap]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_words_are_hashed_row_by_row(source: RawData, tmp_path: Path) -> None:
 def test_labels_are_true_false_or_missing(source: RawData) -> None:
     schema = Schema(columns={"when": Date(lower=0, upper=1)}, labels=("a", "b"))
     examples = data.examples(schema, source)
-    assert examples.targets.tolist() == [[1, 1], [0, 0], [1, -1], [0, -1], [-1, 1]]
+    assert examples.targets.tolist() == [[1, 1], [0, 0], [1, -1], [-1, 1]]  # x is neither, and its row has no label
 
 
 def test_numbers_as_targets(source: RawData) -> None:
@@ -72,3 +73,14 @@ def test_schemas_are_stored() -> None:
     for wrong in (0, -1, 1.5, True, 1 << 20):
         with pytest.raises(InvalidArgument):
             HashedText(num_features=wrong)  # type: ignore[arg-type]
+
+
+def test_learned_bounds_of_dates_are_dates(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{2000 + number % 20}-0{1 + number % 9}-15,{'ab'[number % 2]}" for number in range(2_000)]
+    path.write_text("\n".join(["visit,y", *rows]) + "\n", encoding="utf-8")
+    schema = Schema(columns={"visit": Date()}, classes=("a", "b"))
+    learn = data.Learn(noise_multiplier=0.1)
+    prepared = data.prepare(data.open_data(path), target="y", schema=schema, learn=learn, key=bytes(32))
+    (sentence,) = prepared.learned
+    assert re.search(r"'visit': bounds \[(19|20)\d\d-\d\d-\d\d( \d\d:\d\d)?, 20\d\d-\d\d-\d\d", sentence)

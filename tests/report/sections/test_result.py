@@ -73,3 +73,11 @@ def test_an_error_says_what_targets_it_is_of(private: list[str]) -> None:
     for ends in (None, [4.0], [None, 75.4], "4, 75.4"):  # of an earlier version, or damaged
         record["error"] = {**error, "clamped_to": ends}
         assert "held-out units: 23.5" in spaced(check(render(record)).text)
+
+
+def test_measured_errors_are_rounded() -> None:
+    error = {"value": 23.953797648762936, "low": 22.38412, "high": 25.53321, "baseline": 26.6123, "confidence": 0.95}
+    text = spaced(check(render({"error": error, "data": {"test_is_public": True, "classes": []}})).text)
+    assert "units: 23.95" in " ".join(text.split())
+    assert "95 % interval: 22.38 to 25.53; the standard deviation of the target: 26.61" in text
+    assert "Classes" not in text

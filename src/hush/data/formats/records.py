@@ -13,6 +13,13 @@ Record: TypeAlias = Sequence[str | None]
 
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _EXPECTED_HEADER = "a first line with the names of the columns"
+# Names may be whole numbers, such as years. Amounts and dates are values: the line is a record, of a person perhaps.
+_VALUE = re.compile(
+    r"[-+]?(\d+[.,]\d+|[.,]\d+|\d+(?=e))(e[-+]?\d+)?"  # 102418.07, 3,5 or 1e6
+    r"|(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}([-/.])\d{1,2}\4\d{2,4}"  # 2020-02-01, 31.12.2020 or 2/1/20
+    r"|\d{1,2}[- ][a-z]{3,9}[- ]\d{2,4}|[a-z]{3,9} \d{1,2}, \d{4})([ t].*)?",  # 1-Feb-2020 or Feb 1, 2020
+    re.IGNORECASE,
+)
 
 
 def column_names(cells: Record, file_name: str) -> list[str]:
@@ -25,8 +32,17 @@ def column_names(cells: Record, file_name: str) -> list[str]:
     if not any(names):
         raise InvalidArgument("data", file_name, _EXPECTED_HEADER)
     names = [name or f"column{number}" for number, name in enumerate(names, 1)]
-    if _are_values(names):  # the message must not show the line, which is probably a record
+    # The messages must not show the line, which is probably a record.
+    if _are_values(names):
         raise InvalidArgument("data", file_name, _EXPECTED_HEADER, "It has numbers only", "Add a line above it")
+    if any(_VALUE.fullmatch(name) for name in names):
+        raise InvalidArgument(
+            "data",
+            file_name,
+            _EXPECTED_HEADER,
+            "It has a decimal number or a date, so it looks like a record",
+            "Add a line of names above it, or rename these columns",
+        )
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise InvalidArgument("column", repeated, "each name only once in the first line", "Rename one of the columns")

@@ -134,18 +134,22 @@ def read_numbers(data: TableData, schema: Schema, *, with_target: bool = False) 
     """Return the numeric columns, and the target if it is a number and wanted. Refuse one that holds text.
 
     A column holds text if more than half of all rows have a value there that is not a number. That is a property of the
-    file's type, and counts as public, as if it were declared. A single row can change it only if the column is half
-    text.
+    file's type, and counts as public, as if it were declared. Where rows are protected, one can change it only if the
+    column is half text. A unit could change it with all of its rows; so where the schema names a unit that the data
+    have, the first row of each unit counts, and one unit can change it only if half of the units have text there.
     """
     columns = numeric_columns(schema, with_target=with_target)
     dates = [name for name, column in columns.items() if isinstance(column, Date)]
     names = [name for name in columns if name not in dates]
     numbers = dict(zip(names, data.table.floats(names), strict=True))
-    # Most columns are cleared by their numbers. Only the others are counted exactly.
+    unit = schema.unit if schema.unit in data.columns else None
+    # By rows, most columns are cleared by their numbers. Only the others are counted exactly.
     doubtful = [
-        name for name in names if may_hold_text(data, name) and 2 * np.isnan(numbers[name]).sum() > len(numbers[name])
+        name
+        for name in names
+        if may_hold_text(data, name) and (unit or 2 * np.isnan(numbers[name]).sum() > len(numbers[name]))
     ]
-    for name in data.table.text_columns(doubtful):
+    for name in data.table.text_columns(doubtful, unit):
         raise text_without_vocabulary(name)
     return numbers | dict(zip(dates, data.table.moments(dates), strict=True))
 

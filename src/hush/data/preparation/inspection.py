@@ -1,7 +1,7 @@
 """Looks at what is public about a table, and says all that is missing at once, before anything is spent.
 
-Public are the names and types of columns, the number of rows, and which columns hold text or dates (`read_numbers`
-says by which rule). From these, every column gets a kind:
+Public are the names and types of columns, the number of rows, and which columns hold text, dates or truth values
+(`read_numbers` says by which rule). From these, every column gets a kind:
 
 | column | kind |
 |---|---|
@@ -12,8 +12,9 @@ says by which rule). From these, every column gets a kind:
 | of nested or other types | `Ignore` |
 | with a name that promises ids | none: it is asked about |
 
-Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the kind of a target whose
-numbers could be classes; classes that are too many or too rare to be learned from so few rows.
+Declarations come first. What is asked: names that do not exist, with the closest ones; ids; the names of groups; labels
+that are not true or false; the kind of a target whose numbers could be classes; classes that are too many or too rare
+to be learned from so few rows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hush.data.preparation.names import (
     looks_like_classes,
     looks_like_free_text,
     looks_like_id,
+    may_be_classes,
 )
 from hush.data.preparation.questions import OpenQuestions, Question
 from hush.data.tables.catalog import ROW
@@ -122,6 +124,7 @@ class _Inspection:
         self._read_kinds()
         columns = {name: self._kind(name) for name in self._features()}
         self._ask_about_ids([name for name, column in columns.items() if column is None])
+        self._ask_about_groups()
         known = {name: column for name, column in columns.items() if column is not None}
         schema = self._with_target({**self._declared_columns(), **self._with_texts(known)})
         if self.questions:
@@ -129,7 +132,7 @@ class _Inspection:
         return Inspected(schema=schema, target=None if schema.labels else self.targets[0], notes=tuple(self.notes))
 
     def _check_names(self) -> None:
-        """Ask about every name that no column has."""
+        """Ask about every name that no column has, and go on with the names that are meant."""
         if not self.targets:
             text = "the target is missing. --target names the column to predict, one of " + self._listed()
             self.questions.append(Question(text=text, add=("--target", "COLUMN")))
@@ -139,6 +142,23 @@ class _Inspection:
             for name in dict.fromkeys(names):
                 if name not in self.data.columns:
                     self.questions.append(self._unknown(role, name))
+        self._correct_names()
+
+    def _correct_names(self) -> None:
+        """Put the closest name in place of a wrong one, as the corrected command does: it must raise no new question.
+
+        A column that is declared under its right name, too, keeps that declaration.
+        """
+        self.targets, self.groups = tuple(map(self._meant, self.targets)), tuple(map(self._meant, self.groups))
+        self.unit = self.unit if self.unit in (None, ROW) else self._meant(str(self.unit))
+        declared = self.declared.columns
+        columns = {self._meant(name): column for name, column in declared.items()}
+        right = {name: column for name, column in declared.items() if name in self.data.columns}
+        self.declared = replace(self.declared, columns={**columns, **right})
+
+    def _meant(self, name: str) -> str:
+        similar = () if name in self.data.columns else closest(name, self.data.columns)
+        return similar[0] if similar else name
 
     def _unknown(self, role: str, name: str) -> Question:
         similar = closest(name, self.data.columns)
@@ -153,11 +173,13 @@ class _Inspection:
         return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
     def _read_kinds(self) -> None:
-        """Find out which columns hold text, and which dates: by more than half of all rows."""
+        """Find out which columns hold text, and which dates: by more than half of all rows, or of all units."""
+        if (unit := self._voter()) is not None:
+            self.data = self.data.with_ids(unit)  # as the run reads them: the same rows count there
         open_kinds = [name for name in self.data.columns if self.data.kind(name) in (UNTYPED, TEXT)]
         untyped = [name for name in open_kinds if self.data.kind(name) == UNTYPED]
-        texts = {*self.data.table.text_columns(untyped), *(name for name in open_kinds if name not in untyped)}
-        dates = self.data.table.date_columns(sorted(texts))
+        texts = {*self.data.table.text_columns(untyped, unit), *(name for name in open_kinds if name not in untyped)}
+        dates = self.data.table.date_columns(sorted(texts), unit)
         typed = [name for name in self.data.columns if self.data.kind(name) == DATE]
         self.dates, self.texts = frozenset([*dates, *typed]), frozenset(texts - set(dates))
 
@@ -210,6 +232,18 @@ class _Inspection:
                 text = f"{kind}: --ignore {name}, or declare it, such as --category {name}"
             self.questions.append(Question(text=text, add=("--unit" if is_unit else "--ignore", name)))
 
+    def _ask_about_groups(self) -> None:
+        """Ask for the values of groups: a name that is shown as it is in the data may belong to a single person."""
+        for name in dict.fromkeys(self.groups):
+            column = self.declared.columns.get(name)
+            is_declared = isinstance(column, Category) and column.values is not None
+            if name in self.data.columns and not is_declared and self._task() in (None, CLASSIFICATION):
+                text = (
+                    f"--group {name} shows the names of groups, which have to be declared, as a rare one may be that "
+                    f"of a single person. Name them in place of A,B: --category {name}=A,B"
+                )
+                self.questions.append(Question(text=text, add=("--category", f"{name}=A,B")))
+
     def _with_texts(self, columns: Mapping[str, Column]) -> dict[str, Column]:
         """Return the columns, with hashed text where values could not be learned; note what was decided."""
         learned = [
@@ -237,10 +271,12 @@ class _Inspection:
         return self.fewest_units(numbers, len(incomplete) - numbers + learns_classes)
 
     def _num_units(self) -> int:
-        table = self.data.table
-        if self.unit is None or self.unit not in self.data.columns:
-            return table.num_rows
-        return table.num_values(self.unit)
+        voter = self._voter()
+        return self.data.table.num_rows if voter is None else self.data.table.num_values(voter)
+
+    def _voter(self) -> str | None:
+        """Return the column whose values have one vote each on what a column holds; None if rows have it."""
+        return self.unit if self.unit in self.data.columns else None
 
     def _task(self) -> str | None:
         """Return what the target is; None if its type leaves it open."""
@@ -274,19 +310,33 @@ class _Inspection:
         if any(name not in self.data.columns for name in self.targets) or not self.targets:
             return schema
         if task == MULTI_LABEL:
+            self._ask_about_labels()
             return replace(schema, target=None, labels=self.targets, classes=None)
         if len(self.targets) > 1:
             text = f"--target names {len(self.targets)} columns: --task {MULTI_LABEL} predicts whether each is true"
             self.questions.append(Question(text=text, wrong=self.task, right=MULTI_LABEL))
         return self._with_one_target(schema, self.targets[0], task)
 
+    def _ask_about_labels(self) -> None:
+        """Ask about labels that are not true or false: all of their rows would be false, or all missing."""
+        names = [name for name in dict.fromkeys(self.targets) if self.data.kind(name) != OTHER]
+        for name in self.data.table.other_columns(names, self._voter()):
+            text = (
+                f"label {name!r} holds values other than true, yes, 1, false, no and 0: leave it out of --target, or "
+                "put a column of true and false in its place"
+            )
+            self.questions.append(Question(text=text, wrong=name))
+
     def _with_one_target(self, schema: Schema, name: str, task: str | None) -> Schema:
         if task is None:
             text = (
                 f"target {name!r} holds numbers: --task {REGRESSION} predicts the number, --task {CLASSIFICATION} "
-                "takes each number as a class"
+                "takes each number as a class, and --classes A,B,... names the classes, at no cost"
             )
-            self.questions.append(Question(text=text, add=("--task", REGRESSION)))
+            # Groups are compared by the accuracy of classes.
+            is_compared = not set(self.groups).isdisjoint(self.data.columns)
+            likely = CLASSIFICATION if is_compared or may_be_classes(name) else REGRESSION
+            self.questions.append(Question(text=text, add=("--task", likely)))
         if task == REGRESSION:
             return self._with_range(schema, name)
         if task == CLASSIFICATION and schema.classes is None:

@@ -74,15 +74,25 @@ def looks_like_free_text(name: str) -> bool:
 def looks_like_classes(name: str) -> bool:
     """Return whether the name of a column of numbers promises classes, as those of yes-or-no questions do.
 
-    >>> [looks_like_classes(name) for name in ("label", "is_fraud", "readmitted", "Survived", "y", "price", "speed")]
-    [True, True, True, True, False, False, False]
+    >>> [looks_like_classes(name) for name in ("label", "is_fraud", "y", "price", "Survived", "amount_claimed")]
+    [True, True, False, False, False, False]
     """
     words = words_of(name)
     if not words:
         return False
-    is_question = words[0] in _QUESTIONS and len(words) > 1
-    is_participle = words[-1].endswith("ed") and len(words[-1]) > _SHORTEST_PARTICIPLE
-    return is_question or is_participle or words[-1] in _CLASSES
+    return (words[0] in _QUESTIONS and len(words) > 1) or words[-1] in _CLASSES
+
+
+def may_be_classes(name: str) -> bool:
+    """Return whether classes are likelier than numbers, in a column of numbers whose name promises neither.
+
+    It is for a question, not for an answer: a participle may say whether something happened, and how much of it.
+
+    >>> [may_be_classes(name) for name in ("readmitted", "Survived", "y", "speed", "amount_claimed", "time_elapsed")]
+    [True, True, False, False, False, False]
+    """
+    words = words_of(name)
+    return len(words) == 1 and words[0].endswith("ed") and len(words[0]) > _SHORTEST_PARTICIPLE
 
 
 def closest(name: str, names: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ from hush.data.preparation.learning import (
 from hush.data.preparation.plan import learns_classes, numeric_columns, resolve, to_learn
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
 from hush.data.preparation.widening import OuterBins
-from hush.data.tables.columns import Category, Column, Numeric
+from hush.data.tables.columns import Category, Column, Numeric, written
 from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
 from hush.data.tables.table import TableData
@@ -183,8 +183,9 @@ def prepare(
 
     Assumes:
         Names and types of columns, the number of rows and which columns hold text or dates are public, and whatever
-        else is in ``assumptions`` (the caller's duty). The key is secret and used once (the caller's duty). Each unit
-        takes part in learning with one row (checked here).
+        else is in ``assumptions`` (the caller's duty). Most rows decide what a column holds, or with a unit, the first
+        rows of most units: near one half, a single one can change it. The key is secret and used once (the caller's
+        duty). Each unit takes part in learning with one row (checked here).
 
     References:
         The docstring of `hush.data.preparation.learning` has the proof and its sources.
@@ -346,7 +347,8 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
         else:
             target_range = column
         remark = "" if bounds else " (no number except zero was frequent enough to rise above the noise)"
-        sentences.append(f"column {name!r}: bounds [{column.lower:.6g}, {column.upper:.6g}], learned privately{remark}")
+        lower, upper = (written(column, end or 0.0) for end in (column.lower, column.upper))
+        sentences.append(f"column {name!r}: bounds [{lower}, {upper}], learned privately{remark}")
     for name, values in zip(text_columns, learned.values, strict=False):  # the classes follow, if they were learned
         columns[name] = Category(values=values)
         sentences.append(f"column {name!r}: {_listed(values, 'value', 'values')}, learned privately")

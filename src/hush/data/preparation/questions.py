@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class OpenQuestions(HushError):
         for question in self.questions:
             if question.wrong is not None:
                 words = _replaced(words, question.wrong, question.right)
-        return [*words, *(word for question in self.questions for word in question.add)]
+        return _consistent([*words, *(word for question in self.questions for word in question.add)])
 
     def _listed(self) -> str:
         count = len(self.questions)
@@ -75,6 +76,8 @@ def _replaced(words: Sequence[str], wrong: str, right: str | None) -> list[str]:
     ['t.csv', '--bounds', 'age=0:9', '--ignore', 'x']
     >>> _replaced(["t.csv", "--ignore", "x"], "x", None)
     ['t.csv']
+    >>> _replaced(["t.csv", "--target", "a,x"], "x", None)
+    ['t.csv', '--target', 'a']
     """
     result: list[str] = []
     for position, word in enumerate(words):
@@ -82,10 +85,35 @@ def _replaced(words: Sequence[str], wrong: str, right: str | None) -> list[str]:
         is_argument = position > 0 and words[position - 1].startswith("--")
         if not is_argument or (name != wrong and wrong not in word.split(",")):
             result.append(word)
-        elif right is None:
-            result.pop()
-        elif name == wrong:
-            result.append(f"{right}{equals}{value}")
+            continue
+        if equals and name == wrong:
+            replaced = "" if right is None else f"{right}={value}"
         else:
-            result.append(",".join(right if item == wrong else item for item in word.split(",")))
+            replaced = ",".join(item for item in (right if item == wrong else item for item in word.split(",")) if item)
+        if replaced:
+            result.append(replaced)
+        else:
+            result.pop()
+    return result
+
+
+def _consistent(words: Sequence[str]) -> list[str]:
+    """Return words that ignore a column once, and neither the unit nor a category with values.
+
+    Two names may be corrected to the same one. Flags win over each other in a fixed order, in which --ignore is last.
+
+    >>> _consistent(["--ignore", "a", "--ignore", "who", "--ignore", "a", "--unit", "who"])
+    ['--ignore', 'a', '--unit', 'who']
+    """
+    pairs = list(itertools.pairwise(words))
+    used = {value for flag, value in pairs if flag == "--unit"}
+    used |= {value.partition("=")[0] for flag, value in pairs if flag == "--category" and "=" in value}
+    result: list[str] = []
+    for word in words:
+        if result and result[-1] == "--ignore" and word in used:
+            result.pop()
+            continue
+        if result and result[-1] == "--ignore":
+            used.add(word)
+        result.append(word)
     return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -59,6 +60,21 @@ class Date(Numeric):
         lower: The first day; None to learn it privately.
         upper: The last day; None to learn it privately.
     """
+
+
+def written(column: Numeric, value: float) -> str:
+    """Return a number of a column as people write it: a date of the years 1 to 9999, to the minute, or six digits.
+
+    >>> written(Date(), 17_408), written(Date(), 0.5), written(Date(), 1e9), written(Numeric(), 17_408.25)
+    ('2017-08-30', '1970-01-01 12:00', '1e+09', '17408.2')
+    """
+    if isinstance(column, Date):
+        try:
+            moment = datetime(1970, 1, 1) + timedelta(minutes=round(value * 24 * 60))
+        except (OverflowError, ValueError):  # there is no such year
+            return f"{value:.6g}"
+        return moment.isoformat(" ", "minutes").removesuffix(" 00:00")
+    return f"{value:.6g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

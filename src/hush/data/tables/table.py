@@ -37,6 +37,7 @@ _DATE_FORMATS = str(
     ]
 )
 _MISSING = "('', 'na', 'n/a', 'nan', 'null', 'none')"
+_TRUE, _FALSE = "('1', '1.0', 'true', 'yes', 't', 'y')", "('0', '0.0', 'false', 'no', 'f', 'n')"
 
 
 class RowTable:
@@ -75,24 +76,44 @@ class RowTable:
         arrays = self._arrays(f"SELECT {days} FROM t")
         return [_filled(arrays[f"v{index}"], np.nan) for index in range(len(names))]
 
-    def date_columns(self, names: Sequence[str]) -> list[str]:
-        """Return which of these columns hold dates: more than half of all rows have one."""
-        if not names:
-            return []
-        (date_counts,) = self._rows(f"SELECT {', '.join(f'count({self._days(name)})' for name in names)} FROM t")
-        return [name for name, count in zip(names, date_counts, strict=True) if 2 * count > self.num_rows]
+    def date_columns(self, names: Sequence[str], unit: str | None = None) -> list[str]:
+        """Return which of these columns hold dates: more than half of all rows have one.
 
-    def text_columns(self, names: Sequence[str]) -> list[str]:
+        Args:
+            names: The columns.
+            unit: The column of the privacy unit. With it, the first row of each unit counts, and no other: a person
+                with many rows decides no more than any other person.
+        """
+        return self._majorities(names, self._days, unit)
+
+    def text_columns(self, names: Sequence[str], unit: str | None = None) -> list[str]:
         """Return which of these columns hold text: more than half of all rows have a value that is not a number.
 
         The share is of all rows, not of those with a value. Otherwise, a single person could decide the type of a
-        column that few people filled in.
+        column that few people filled in. The arguments are those of `date_columns`.
         """
+        return self._majorities(names, self._not_number, unit)
+
+    def other_columns(self, names: Sequence[str], unit: str | None = None) -> list[str]:
+        """Return which of these columns are no truth values: more than half of all rows have another value.
+
+        The arguments are those of `date_columns`.
+        """
+        return self._majorities(names, self._no_truth, unit)
+
+    def _majorities(self, names: Sequence[str], counted: Callable[[str], str], unit: str | None) -> list[str]:
+        """Return the columns in which an expression is not NULL in more than half of the rows that count."""
         if not names:
             return []
-        counts = ", ".join(f"count({self._not_number(name)})" for name in names)
-        (text_counts,) = self._rows(f"SELECT {counts} FROM t")
-        return [name for name, count in zip(names, text_counts, strict=True) if 2 * count > self.num_rows]
+        rows = "t" if unit is None else f"t SEMI JOIN ({self._first_rows(unit)}) AS u ON t.rowid = u.r"
+        counts = ", ".join(f"count({counted(name)})" for name in names)
+        ((num_rows, *majorities),) = self._rows(f"SELECT count(*), {counts} FROM {rows}")
+        return [name for name, count in zip(names, majorities, strict=True) if 2 * count > num_rows]
+
+    def _first_rows(self, unit: str) -> str:
+        """Return the SQL of the first row of each unit. Rows without a unit belong to nobody, and are left out."""
+        text = self._text(unit)
+        return f"SELECT min(t.rowid) AS r FROM t WHERE {text} IS NOT NULL GROUP BY {text}"
 
     def texts(self, name: str) -> NDArray[np.object_]:
         """Return a column as trimmed text, which is empty where the value is missing."""
@@ -172,13 +193,8 @@ class RowTable:
         return counts
 
     def truths(self, name: str) -> NDArray[np.int64]:
-        """Return 1 for each row whose value is 1, true, yes, t or y, -1 where it is missing, and 0 for all others."""
-        text = f"lower({self._text(name)})"
-        query = (
-            f"SELECT coalesce(CASE WHEN {text} IN {_MISSING} THEN -1 WHEN {text} IN ('1', '1.0', 'true', 'yes', 't', "
-            f"'y') THEN 1 WHEN {text} IS NOT NULL THEN 0 END, -1) AS value FROM t"
-        )
-        return np.asarray(self._arrays(query)["value"], dtype=np.int64)
+        """Return 1 for each row whose value is 1, true, yes, t or y, 0 for 0, false, no, f and n, and -1 for others."""
+        return np.asarray(self._arrays(f"SELECT {self._truth(name)} AS value FROM t")["value"], dtype=np.int64)
 
     def _arrays(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         with redact_errors():
@@ -223,6 +239,16 @@ class RowTable:
         number = self._number(name)
         text = f"lower(trim(CAST({_in_calendar(column, kind)} AS VARCHAR)))"
         return f"(CASE WHEN {number} IS NULL AND {text} NOT IN {_MISSING} THEN 1 END)"
+
+    def _truth(self, name: str) -> str:
+        """Return the SQL of a column as 1 or 0; -1 where it is neither true nor false."""
+        text = f"lower({self._text(name)})"
+        return f"(CASE WHEN {text} IN {_TRUE} THEN 1 WHEN {text} IN {_FALSE} THEN 0 ELSE -1 END)"
+
+    def _no_truth(self, name: str) -> str:
+        """Return the SQL of 1 where a column has a value that is neither true nor false; NULL elsewhere."""
+        text = f"lower({self._text(name)})"
+        return f"(CASE WHEN {self._truth(name)} = -1 AND {text} NOT IN {_MISSING} THEN 1 END)"
 
     def _text(self, name: str) -> str:
         """Return the SQL of a column as trimmed text; NULL where it is empty."""
@@ -302,7 +328,9 @@ class TableData(RawData):
     def public_facts(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
         return (
-            "names and declared types of columns, the number of rows, and which columns hold text or dates are public",
+            "names and declared types of columns and the number of rows are public, and so is which columns hold text, "
+            "dates or truth values. More than half of all rows decide it, or with a privacy unit, of all units' first "
+            "rows",
         )
 
     @property

@@ -126,6 +126,16 @@ def general(value: Any) -> str:
     return str(value)
 
 
+def measured(value: Any) -> str:
+    """Format a measured number with four digits.
+
+    >>> measured(23.953797648762936), measured(0.0), measured(None)
+    ('23.95', '0', 'not measured')
+    """
+    known = number(value)
+    return MISSING if known is None else f"{known:.4g}"
+
+
 def _hundredths(value: float, rounding: str) -> str:
     exact = Decimal(repr(value)) * 100
     return f"{exact.quantize(Decimal('0.1'), rounding=rounding):f}"

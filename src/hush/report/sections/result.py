@@ -53,12 +53,12 @@ def _error(record: Mapping[str, Any]) -> Html | None:
     if numbers.number(error.get("value")) is None:
         return tag("p", "The error was not measured: too few held-out units to measure through the noise.")
     low, high, root, baseline = (
-        numbers.general(error.get(key)) for key in ("low", "high", "root_mean_square", "baseline")
+        numbers.measured(error.get(key)) for key in ("low", "high", "root_mean_square", "baseline")
     )
     level = numbers.share(error.get("confidence"))
     kind = "interval" if level is None else f"{numbers.general(100 * level)} % interval"
     of = _of(error)
-    words = tag("p", "Mean absolute error on held-out units", of, ": ", tag("strong", numbers.general(error["value"])))
+    words = tag("p", "Mean absolute error on held-out units", of, ": ", tag("strong", numbers.measured(error["value"])))
     whose = "the clamped targets" if of else "the target"
     squares = "" if error.get("root_mean_square") is None else f"; root mean squared error: {root}"
     between = f"{kind}: {low} to {high}{squares}; the standard deviation of {whose}: {baseline}"
@@ -106,7 +106,7 @@ def _data(record: Mapping[str, Any]) -> Html | None:
         "How it was measured": ("how_measured", name),
     }
     pairs: list[tuple[object, object]] = [
-        (title, write(data[key])) for title, (key, write) in writers.items() if data.get(key) is not None
+        (title, write(data[key])) for title, (key, write) in writers.items() if data.get(key) not in (None, [])
     ]
     if isinstance(public, bool):
         pairs.append(("Test data", descriptions[public]))

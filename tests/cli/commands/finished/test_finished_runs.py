@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from cases import first_quick
 from hush import runs
 from hush.cli import main
-from hush.data import open_data, transform
+from hush.cli.commands.finished import predict
+from hush.data import Date, Numeric, Schema, open_data, transform
 from runs import files
 from runs.tables import write_table
 
@@ -106,3 +108,10 @@ def test_folders_without_a_run(
 def test_a_format_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(tmp_path)]) == 2
     assert "--onnx" in capsys.readouterr().err
+
+
+def test_predicted_dates_are_dates() -> None:
+    for target_range, expected in ((Date(lower=0, upper=9e4), "2021-04-12 21:36"), (Numeric(lower=0), "18729.9")):
+        schema = Schema(target="visit", target_range=target_range)
+        trained = SimpleNamespace(schema=schema, predict=lambda data: [18729.9])
+        assert predict._lines(trained, None, with_probabilities=False) == [["predicted visit"], [expected]]

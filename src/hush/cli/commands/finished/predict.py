@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from hush.cli.commands.finished.run_folder import add_factory, add_run, check_installed, free_path, write
+from hush.data import Schema, written
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,7 +57,9 @@ def _lines(trained: Any, data: Any, *, with_probabilities: bool) -> list[list[st
     target, labels = trained.schema.target or "label", trained.schema.labels
     predicted = trained.predict(data)
     header = list(labels) if labels else [f"predicted {target}"]
-    lines = [[str(int(label in item)) for label in labels] if labels else [_text(item)] for item in predicted]
+    lines = [
+        [str(int(label in item)) for label in labels] if labels else [_text(item, trained.schema)] for item in predicted
+    ]
     if with_probabilities:
         header += [f"probability of {name}" for name in trained.classes]
         for line, probabilities in zip(lines, trained.probabilities(data), strict=True):
@@ -64,8 +67,11 @@ def _lines(trained: Any, data: Any, *, with_probabilities: bool) -> list[list[st
     return [header, *lines]
 
 
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _text(value: object, schema: Schema) -> str:
+    """Write a prediction: a class, a number, or a date."""
+    if schema.target_range is not None and isinstance(value, float):
+        return written(schema.target_range, value)
+    return str(value)
 
 
 def _as_csv(lines: list[list[str]]) -> str:
