@@ -307,7 +307,44 @@ def test_a_loss_that_couples_later_is_refused() -> None:
     private = small_run(nn.Linear(6, CLASSES), num_steps=40)
     assert outcome(private, contrastive) == "refused"
     assert private.steps_taken == 3, "the losses are another kind of graph"
-    assert math.isfinite(private.guarantee().epsilon), "the steps before were checked, and of another kind"
+    assert private.guarantee().epsilon == math.inf, "step 2 was not checked in full: its kind was known"
+
+
+def contrastive_from(first: int) -> Losses:
+    """Return losses that couple from a step on, below a reshape, whose graph differs where a batch is recorded."""
+
+    def losses(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
+        outputs = private.model(x)
+        if private.steps_taken >= first:
+            outputs = outputs + outputs.detach() * 0 + outputs.mean(0) * 3
+        return F.cross_entropy(outputs.t().reshape(CLASSES, -1).t(), y, reduction="none")
+
+    return losses
+
+
+def test_a_coupling_that_every_released_step_was_checked_for_leaves_the_guarantee() -> None:
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    assert outcome(private, contrastive_from(1)) == "refused"
+    assert private.steps_taken == 1
+    assert math.isfinite(private.guarantee().epsilon)
+
+
+def test_a_coupling_after_steps_that_were_not_checked_withdraws() -> None:
+    """Also one whose kind of losses is new at that moment, such as under the tape of a secret step."""
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    assert outcome(private, contrastive_from(5)) == "refused"
+    assert private.guarantee().epsilon == math.inf
+
+
+def test_a_coupling_found_after_a_resumption_withdraws() -> None:
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    for x, y in private.loader:
+        if private.step(plain_losses(private, x, y)).number == 3:
+            break
+    again = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    again.load_state_dict(private.state_dict())
+    assert outcome(again, contrastive_from(0)) == "refused"
+    assert again.guarantee().epsilon == math.inf
 
 
 def test_a_detached_coupling_that_comes_later_is_found_at_a_secret_step() -> None:

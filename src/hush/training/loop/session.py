@@ -420,7 +420,7 @@ class PrivateTraining:
         is_test = "test randomness" in self._assumptions
         self._keys = RunKeys(state["keys"]).resumed(self.steps_taken, renew=not is_test)
         self._stream = None
-        self._sums.forget_projections()
+        self._sums.resume(self.steps_taken)
         self._batches.forget()
         self._generation += 1  # ends loops that were started before
         torch.set_rng_state(state["random"][0].cpu())
