@@ -11,6 +11,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -428,6 +429,95 @@ def test_steps_that_torch_does_not_count_are_found_at_a_check() -> None:
     with pytest.raises(HushError, match="outside of a private step"):
         train_in_turns()
     assert private.guarantee().epsilon == math.inf
+
+
+class WithBuffer(WithHead):
+    """Its buffer is written in evaluation mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+
+    def before(self, x: Tensor) -> Tensor:
+        if not self.training:
+            self.mean = x.mean(0)
+        return x
+
+
+class KeepsGradients(WithHead):
+    """It stores what the backward pass computes, which is not clipped."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = super().forward(x)
+        if outputs.requires_grad:
+            outputs.register_hook(lambda gradient: setattr(self, "gradient", gradient.detach().clone()))
+        return outputs
+
+
+def write_between(private: PrivateTraining, x: Tensor, where: str) -> None:
+    """Put rows into the model, or into the optimizer, after a step."""
+    model: Any = private.model
+    if where == "attribute":
+        model.memory = x
+    elif where == "buffer":
+        model.mean.copy_(x[0])
+    elif where == "evaluation":
+        model.eval()
+        model(x)
+        model.train()
+    elif where == "optimizer":
+        private.optimizer.state[model.head.weight]["exp_avg"].copy_(x[:3])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("where", ["attribute", "buffer", "evaluation", "optimizer", "backward", "nowhere"])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_written_between_steps_withdraws(where: str, *, last: bool) -> None:
+    model = KeepsGradients() if where == "backward" else WithBuffer()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "source": TestSource(1)}
+    private = privatize(model, optimizer, examples(), num_steps=3, **settings)
+
+    def train_all() -> None:
+        for x, y in private.loader:
+            number = private.step(plain_losses(private, x, y)).number
+            if number == (3 if last else 1):
+                write_between(private, x, where)
+
+    if where == "nowhere":
+        train_all()
+        assert math.isfinite(private.guarantee().epsilon)
+    else:
+        with nullcontext() if last and where != "backward" else pytest.raises(HushError, match="outside of a"):
+            train_all()
+        assert private.guarantee().epsilon == math.inf
+
+
+def test_a_gradient_stored_in_the_last_backward_pass_withdraws() -> None:
+    private = small_run(KeepsGradients(), num_steps=1)
+    assert outcome(private) == "withdrawn"
+
+
+@pytest.mark.parametrize("what", ["weights", "gradients", "state", "nothing"])
+def test_hooks_of_an_optimizer_that_change_something_withdraw(what: str) -> None:
+    model, row = nn.Linear(6, CLASSES), examples()[0][0]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "source": TestSource(1)}
+    private = privatize(model, optimizer, examples(), num_steps=3, **settings)
+
+    def before(*_: Any) -> None:
+        if what == "gradients":
+            model.weight.grad.data[0] = row  # type: ignore[union-attr]
+
+    def after(*_: Any) -> None:
+        if what == "weights":
+            model.weight.data[0] += row
+        elif what == "state":
+            optimizer.state[model.weight]["exp_avg"].data[0] = row
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+    assert outcome(private) == ("unseen" if what == "nothing" else "refused")
+    assert (private.guarantee().epsilon == math.inf) == (what != "nothing")
 
 
 def test_a_write_between_the_loader_and_the_step_is_refused() -> None:
