@@ -181,6 +181,25 @@ def test_a_forward_that_stores_data_is_refused(store: str) -> None:
     assert private.guarantee().epsilon == math.inf, "the data are in the model already"
 
 
+class Remembers:
+    """A hook that is pickled with its module."""
+
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+
+    def __call__(self, _: nn.Module, inputs: tuple[Tensor], __: Tensor) -> None:
+        self.rows.append(inputs[0].detach().clone())
+
+
+def test_a_hook_that_stores_data_is_refused() -> None:
+    model = WithHead()
+    model.register_forward_hook(Remembers())
+    private = small_run(model)
+    assert outcome(private) == "refused"
+    assert private.guarantee().epsilon == math.inf
+    model(examples()[0])  # the module still works
+
+
 class Mixup(WithHead):
     def before(self, x: Tensor) -> Tensor:
         return 0.6 * x + 0.4 * x[torch.randperm(len(x))]
