@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -238,12 +239,29 @@ class Capacity(nn.Module):
         return self.head(total)
 
 
+class MixesUnderItsNoise(WithHead):
+    """Its noise comes from a generator of its own, so that two runs differ anyway."""
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__()
+        self.generator = generator
+
+    def before(self, x: Tensor) -> Tensor:
+        if isinstance(self.generator, torch.Generator):
+            noise = torch.randn(x.shape, generator=self.generator)
+        else:
+            noise = torch.from_numpy(self.generator.normal(size=tuple(x.shape))).float()
+        return (5 * x if bool((x > 1.8).any()) else x) + 0.1 * noise
+
+
 MIXES: dict[str, Callable[[], nn.Module]] = {
     "mixup": Mixup,
     "a detached mean": DetachedMean,
     "any, in Python": AnyOfBatch,
     "any, as a tensor": AnyAsTensor,
     "capacity": Capacity,
+    "any, under noise": lambda: MixesUnderItsNoise(torch.Generator()),
+    "any, under noise of NumPy": lambda: MixesUnderItsNoise(np.random.default_rng(1)),
 }
 
 
@@ -299,12 +317,21 @@ def hooked(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(outputs, y, reduction="none")
 
 
+def divided_under_noise(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
+    """Augment with a generator of the loop's own."""
+    losses = plain_losses(private, x + 0.1 * torch.randn(x.shape, generator=OWN), y)
+    return losses / losses.detach().mean()
+
+
+OWN = torch.Generator().manual_seed(1)
+
 LOOPS: dict[str, Losses] = {
     "encode": lambda private, x, y: F.cross_entropy(private.model.encode(x), y, reduction="none"),  # type: ignore[operator]
     "class weights": class_weights,
     "mixup": mixed_up,
     "mixed targets": mixed_targets,
     "divided by the mean": divided,
+    "divided by the mean, under noise": divided_under_noise,
     "a hook on gradients": hooked,
 }
 
@@ -656,6 +683,19 @@ def test_an_estimator_does_not_keep_rows() -> None:
     estimator = PrivateClassifier(KeepsLater, **settings).fit(x.numpy(), y.numpy())
     assert 0 <= estimator.score(x.numpy(), y.numpy()) <= 1
     assert b"last_input" not in pickle.dumps(estimator.module_)
+
+
+def test_noise_from_a_generator_of_the_loop_is_not_suspected() -> None:
+    generator, twin = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    private = small_run(nn.Linear(6, CLASSES), num_steps=3)
+    assert outcome(private, lambda private, x, y: plain_losses(private, noisy(x, generator), y)) == "unseen"
+    for _ in range(3):
+        noisy(examples()[0], twin)
+    assert torch.equal(generator.get_state(), twin.get_state()), "checks draw nothing from it"
+
+
+def noisy(x: Tensor, generator: torch.Generator) -> Tensor:
+    return x + 0.1 * torch.randn(x.shape, generator=generator)
 
 
 def test_ordinary_runs_are_not_suspected() -> None:
