@@ -685,6 +685,48 @@ def test_an_estimator_does_not_keep_rows() -> None:
     assert b"last_input" not in pickle.dumps(estimator.module_)
 
 
+def test_the_size_of_a_batch_is_constant() -> None:
+    """So losses that are divided by it tell nothing about other examples, though samples have random sizes."""
+    sizes = set()
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40, batch_size=8)
+    for x, y in private.loader:
+        sizes.add((len(x), len(y)))
+        private.step(plain_losses(private, x, y) / len(x))
+    assert sizes == {(private.plan.physical_batch_size,) * 2}
+    assert len({int(batch.weights.sum()) for step in range(40) for batch in private._batches(step)}) > 3
+
+
+READS: dict[str, Callable[[Tensor], Any]] = {
+    "item": lambda x: x.mean().item(),
+    "float": lambda x: float(x.detach().max()),
+    "numpy": lambda x: x.detach().numpy().mean(),
+    "tolist": lambda x: x.tolist()[0][0],
+    "bool": lambda x: 1.0 if x.mean() > 0 else 2.0,
+    "nothing": lambda _: 1.0,
+    "of a constant": lambda _: torch.ones(2).sum().item(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_numbers_that_leave_the_tape_are_an_assumption(read: str) -> None:
+    """Whether losses depend on them is not seen; loops read losses to print them, too."""
+    private = small_run(nn.Linear(6, CLASSES), num_steps=3)
+    assert outcome(private, lambda private, x, y: plain_losses(private, x, y) * (1 + READS[read](x) ** 2)) == "unseen"
+    stated = any("reads from a batch" in line for line in private.guarantee().assumptions)
+    assert stated == (read not in ("nothing", "of a constant"))
+
+
+def test_what_the_model_itself_reads_is_run_again_and_no_assumption() -> None:
+    class Logs(WithHead):
+        def before(self, x: Tensor) -> Tensor:
+            x.sum().item()
+            return x
+
+    private = small_run(Logs(), num_steps=3)
+    assert outcome(private) == "unseen"
+    assert not any("reads from a batch" in line for line in private.guarantee().assumptions)
+
+
 def test_noise_from_a_generator_of_the_loop_is_not_suspected() -> None:
     generator, twin = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
     private = small_run(nn.Linear(6, CLASSES), num_steps=3)

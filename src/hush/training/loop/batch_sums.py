@@ -33,6 +33,7 @@ class BatchSums:
 
     Attributes:
         engine: The gradient engine that is attached to the model.
+        has_reads: Whether a loop was seen to take numbers out of tensors, where checks do not follow them.
         looks_back: Whether what is being checked may have been the same in earlier batches, which were not checked.
     """
 
@@ -61,7 +62,7 @@ class BatchSums:
         # Whether batches have passed with fewer checks: what is found later may have been the same in them.
         self._has_uncompared = self._has_unrehearsed = False
         self._rehearsal: Rehearsal | None = None
-        self.looks_back = False
+        self.looks_back = self.has_reads = False
         self._seed = 0  # of the checks of this batch
         self._held = BufferWatch(model)
         self._projected: ProjectedClipping | None = None
@@ -79,7 +80,7 @@ class BatchSums:
         """
         # The first batch is looked at most closely: nothing has been released yet.
         pairs = 1 if self._checked else _FIRST_PAIRS
-        self._rehearsal = None if key is None else Rehearsal(fetched, len(batch.indices), key, pairs)
+        self._rehearsal = None if key is None else Rehearsal(fetched, len(batch.indices), key, pairs, model=self._model)
         self._seed = 0 if key is None else int.from_bytes(key[8:14], "big")
         if isinstance(self._plan.contribution, Projected):
             self._held.start_held()
@@ -102,6 +103,7 @@ class BatchSums:
         self.engine.end()
         if self._rehearsal is not None:
             self._rehearsal.stop()
+            self.has_reads |= self._rehearsal.has_reads
         self._rehearsal = None
 
     def detach(self) -> None:

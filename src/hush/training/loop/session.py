@@ -61,6 +61,7 @@ from hush.training.watch.outside import OutsideWatch
 from hush.training.watch.weights import WeightWatch
 
 _FORMAT = "hush.training/4"
+_READ = "losses do not depend on numbers that the loop reads from a batch in Python, as item() does, to mix examples"
 _SET_LATER = "the weights that the model got between privatize and the first step come from public data"
 
 
@@ -226,6 +227,8 @@ class PrivateTraining:
             else:  # a copy: the engine may reuse the memory for the next batch
                 self._totals[name] = value if batch.ends else value.clone()
         self._sums.end()
+        if self._sums.has_reads and _READ not in self._assumptions:
+            self._assumptions = (*self._assumptions, _READ)
         self._current, self._position = None, self._position + 1
         if batch.ends:
             self._update()

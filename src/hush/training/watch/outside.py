@@ -90,7 +90,7 @@ def step_with_hooks(optimizer: Optimizer) -> None:
     # The last hook before the step, and the first one after it.
     first = optimizer.register_step_pre_hook(_refuse_changes_since(before))
     last = optimizer.register_step_post_hook(lambda optimizer, *_: after.append(_contents(optimizer)))
-    optimizer._optimizer_step_post_hooks.move_to_end(last.id, last=False)
+    optimizer._optimizer_step_post_hooks.move_to_end(last.id, last=False)  # type: ignore[attr-defined]
     try:
         optimizer.step()
     finally:

@@ -41,7 +41,7 @@ class SeededGenerators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> None:
         """Let the generators continue."""
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         for generator, state in self._states.items():
             generator.set_state(state)
         self._states = {}
@@ -51,8 +51,8 @@ class SeededGenerators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def same_seeds(seed: int) -> Iterator[None]:
     """Seed torch's generators for a while, and let all of them continue as if nothing had been drawn.
 
-    The caller's own generators of torch are seeded, too (`SeededGenerators`). The global ones of NumPy and Python, which nothing
-    seeds, are in the same state each time.
+    The caller's own generators of torch are seeded, too (`SeededGenerators`). The global ones of NumPy and Python,
+    which nothing seeds, are in the same state each time.
 
     >>> with same_seeds(1):
     ...     first = torch.rand(2)
