@@ -88,8 +88,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._is_pushed and _get_current_dispatch_mode() is self:
             self._is_pushed = False
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            if _get_current_function_mode() is self._reads:
-                self._reads.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # type: ignore[no-untyped-call]
+            if _get_current_function_mode() is self._reads:  # type: ignore[no-untyped-call]
+                self._reads.__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and record it."""
