@@ -31,7 +31,7 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, torch.
 _SKIPPED = frozenset((*_NUMBERS, *_CODE, torch.Size)) - {MethodType}
 _FOREIGN = frozenset({"torch", "hush", "random", "numpy", "threading", "logging"})  # whose objects are not entered
 _CONTAINERS = (list, tuple, deque, set, frozenset)
-_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
+_ITERATORS: Any = (type(iter([])), type(iter(())))
 _MAX_OBJECTS = 100_000
 
 
