@@ -140,7 +140,7 @@ CASES = {
 
 def unchecked(patch: pytest.MonkeyPatch) -> None:
     """Switch off the comparison with a plain loop at the start of every run: it would refuse some of the bugs."""
-    patch.setattr(batch_sums, "check_calls", lambda engine, calls=None: None)
+    patch.setattr(batch_sums, "check_calls", lambda engine, calls: None)
 
 
 def _inverted_clip(patch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -180,6 +182,25 @@ def test_a_forward_that_stores_data_is_refused(store: str) -> None:
     assert private.guarantee().epsilon == math.inf, "the data are in the model already"
 
 
+class Remembers:
+    """A hook that is pickled with its module."""
+
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+
+    def __call__(self, _: nn.Module, inputs: tuple[Tensor], __: Tensor) -> None:
+        self.rows.append(inputs[0].detach().clone())
+
+
+def test_a_hook_that_stores_data_is_refused() -> None:
+    model = WithHead()
+    model.register_forward_hook(Remembers())
+    private = small_run(model)
+    assert outcome(private) == "refused"
+    assert private.guarantee().epsilon == math.inf
+    model(examples()[0])  # the module still works
+
+
 class Mixup(WithHead):
     def before(self, x: Tensor) -> Tensor:
         return 0.6 * x + 0.4 * x[torch.randperm(len(x))]
@@ -218,12 +239,29 @@ class Capacity(nn.Module):
         return self.head(total)
 
 
+class MixesUnderItsNoise(WithHead):
+    """Its noise comes from a generator of its own, so that two runs differ anyway."""
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__()
+        self.generator = generator
+
+    def before(self, x: Tensor) -> Tensor:
+        if isinstance(self.generator, torch.Generator):
+            noise = torch.randn(x.shape, generator=self.generator)
+        else:
+            noise = torch.from_numpy(self.generator.normal(size=tuple(x.shape))).float()
+        return (5 * x if bool((x > 1.8).any()) else x) + 0.1 * noise
+
+
 MIXES: dict[str, Callable[[], nn.Module]] = {
     "mixup": Mixup,
     "a detached mean": DetachedMean,
     "any, in Python": AnyOfBatch,
     "any, as a tensor": AnyAsTensor,
     "capacity": Capacity,
+    "any, under noise": lambda: MixesUnderItsNoise(torch.Generator()),
+    "any, under noise of NumPy": lambda: MixesUnderItsNoise(np.random.default_rng(1)),
 }
 
 
@@ -279,12 +317,21 @@ def hooked(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(outputs, y, reduction="none")
 
 
+def divided_under_noise(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
+    """Augment with a generator of the loop's own."""
+    losses = plain_losses(private, x + 0.1 * torch.randn(x.shape, generator=OWN), y)
+    return losses / losses.detach().mean()
+
+
+OWN = torch.Generator().manual_seed(1)
+
 LOOPS: dict[str, Losses] = {
     "encode": lambda private, x, y: F.cross_entropy(private.model.encode(x), y, reduction="none"),  # type: ignore[operator]
     "class weights": class_weights,
     "mixup": mixed_up,
     "mixed targets": mixed_targets,
     "divided by the mean": divided,
+    "divided by the mean, under noise": divided_under_noise,
     "a hook on gradients": hooked,
 }
 
@@ -307,7 +354,44 @@ def test_a_loss_that_couples_later_is_refused() -> None:
     private = small_run(nn.Linear(6, CLASSES), num_steps=40)
     assert outcome(private, contrastive) == "refused"
     assert private.steps_taken == 3, "the losses are another kind of graph"
-    assert math.isfinite(private.guarantee().epsilon), "the steps before were checked, and of another kind"
+    assert private.guarantee().epsilon == math.inf, "step 2 was not checked in full: its kind was known"
+
+
+def contrastive_from(first: int) -> Losses:
+    """Return losses that couple from a step on, below a reshape, whose graph differs where a batch is recorded."""
+
+    def losses(private: PrivateTraining, x: Tensor, y: Tensor) -> Tensor:
+        outputs = private.model(x)
+        if private.steps_taken >= first:
+            outputs = outputs + outputs.detach() * 0 + outputs.mean(0) * 3
+        return F.cross_entropy(outputs.t().reshape(CLASSES, -1).t(), y, reduction="none")
+
+    return losses
+
+
+def test_a_coupling_that_every_released_step_was_checked_for_leaves_the_guarantee() -> None:
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    assert outcome(private, contrastive_from(1)) == "refused"
+    assert private.steps_taken == 1
+    assert math.isfinite(private.guarantee().epsilon)
+
+
+def test_a_coupling_after_steps_that_were_not_checked_withdraws() -> None:
+    """Also one whose kind of losses is new at that moment, such as under the tape of a secret step."""
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    assert outcome(private, contrastive_from(5)) == "refused"
+    assert private.guarantee().epsilon == math.inf
+
+
+def test_a_coupling_found_after_a_resumption_withdraws() -> None:
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    for x, y in private.loader:
+        if private.step(plain_losses(private, x, y)).number == 3:
+            break
+    again = small_run(nn.Linear(6, CLASSES), num_steps=40)
+    again.load_state_dict(private.state_dict())
+    assert outcome(again, contrastive_from(0)) == "refused"
+    assert again.guarantee().epsilon == math.inf
 
 
 def test_a_detached_coupling_that_comes_later_is_found_at_a_secret_step() -> None:
@@ -391,6 +475,95 @@ def test_steps_that_torch_does_not_count_are_found_at_a_check() -> None:
     with pytest.raises(HushError, match="outside of a private step"):
         train_in_turns()
     assert private.guarantee().epsilon == math.inf
+
+
+class WithBuffer(WithHead):
+    """Its buffer is written in evaluation mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+
+    def before(self, x: Tensor) -> Tensor:
+        if not self.training:
+            self.mean = x.mean(0)
+        return x
+
+
+class KeepsGradients(WithHead):
+    """It stores what the backward pass computes, which is not clipped."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = super().forward(x)
+        if outputs.requires_grad:
+            outputs.register_hook(lambda gradient: setattr(self, "gradient", gradient.detach().clone()))
+        return outputs
+
+
+def write_between(private: PrivateTraining, x: Tensor, where: str) -> None:
+    """Put rows into the model, or into the optimizer, after a step."""
+    model: Any = private.model
+    if where == "attribute":
+        model.memory = x
+    elif where == "buffer":
+        model.mean.copy_(x[0])
+    elif where == "evaluation":
+        model.eval()
+        model(x)
+        model.train()
+    elif where == "optimizer":
+        private.optimizer.state[model.head.weight]["exp_avg"].copy_(x[:3])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("where", ["attribute", "buffer", "evaluation", "optimizer", "backward", "nowhere"])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_written_between_steps_withdraws(where: str, *, last: bool) -> None:
+    model = KeepsGradients() if where == "backward" else WithBuffer()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "source": TestSource(1)}
+    private = privatize(model, optimizer, examples(), num_steps=3, **settings)
+
+    def train_all() -> None:
+        for x, y in private.loader:
+            number = private.step(plain_losses(private, x, y)).number
+            if number == (3 if last else 1):
+                write_between(private, x, where)
+
+    if where == "nowhere":
+        train_all()
+        assert math.isfinite(private.guarantee().epsilon)
+    else:
+        with nullcontext() if last and where != "backward" else pytest.raises(HushError, match="outside of a"):
+            train_all()
+        assert private.guarantee().epsilon == math.inf
+
+
+def test_a_gradient_stored_in_the_last_backward_pass_withdraws() -> None:
+    private = small_run(KeepsGradients(), num_steps=1)
+    assert outcome(private) == "withdrawn"
+
+
+@pytest.mark.parametrize("what", ["weights", "gradients", "state", "nothing"])
+def test_hooks_of_an_optimizer_that_change_something_withdraw(what: str) -> None:
+    model, row = nn.Linear(6, CLASSES), examples()[0][0]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "source": TestSource(1)}
+    private = privatize(model, optimizer, examples(), num_steps=3, **settings)
+
+    def before(*_: Any) -> None:
+        if what == "gradients":
+            model.weight.grad.data[0] = row  # type: ignore[union-attr]
+
+    def after(*_: Any) -> None:
+        if what == "weights":
+            model.weight.data[0] += row
+        elif what == "state":
+            optimizer.state[model.weight]["exp_avg"].data[0] = row
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+    assert outcome(private) == ("unseen" if what == "nothing" else "refused")
+    assert (private.guarantee().epsilon == math.inf) == (what != "nothing")
 
 
 def test_a_write_between_the_loader_and_the_step_is_refused() -> None:
@@ -510,6 +683,61 @@ def test_an_estimator_does_not_keep_rows() -> None:
     estimator = PrivateClassifier(KeepsLater, **settings).fit(x.numpy(), y.numpy())
     assert 0 <= estimator.score(x.numpy(), y.numpy()) <= 1
     assert b"last_input" not in pickle.dumps(estimator.module_)
+
+
+def test_the_size_of_a_batch_is_constant() -> None:
+    """So losses that are divided by it tell nothing about other examples, though samples have random sizes."""
+    sizes = set()
+    private = small_run(nn.Linear(6, CLASSES), num_steps=40, batch_size=8)
+    for x, y in private.loader:
+        sizes.add((len(x), len(y)))
+        private.step(plain_losses(private, x, y) / len(x))
+    assert sizes == {(private.plan.physical_batch_size,) * 2}
+    assert len({int(batch.weights.sum()) for step in range(40) for batch in private._batches(step)}) > 3
+
+
+READS: dict[str, Callable[[Tensor], Any]] = {
+    "item": lambda x: x.mean().item(),
+    "float": lambda x: float(x.detach().max()),
+    "numpy": lambda x: x.detach().numpy().mean(),
+    "tolist": lambda x: x.tolist()[0][0],
+    "bool": lambda x: 1.0 if x.mean() > 0 else 2.0,
+    "nothing": lambda _: 1.0,
+    "of a constant": lambda _: torch.ones(2).sum().item(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_numbers_that_leave_the_tape_are_an_assumption(read: str) -> None:
+    """Whether losses depend on them is not seen; loops read losses to print them, too."""
+    private = small_run(nn.Linear(6, CLASSES), num_steps=3)
+    assert outcome(private, lambda private, x, y: plain_losses(private, x, y) * (1 + READS[read](x) ** 2)) == "unseen"
+    stated = any("reads from a batch" in line for line in private.guarantee().assumptions)
+    assert stated == (read not in ("nothing", "of a constant"))
+
+
+def test_what_the_model_itself_reads_is_run_again_and_no_assumption() -> None:
+    class Logs(WithHead):
+        def before(self, x: Tensor) -> Tensor:
+            x.sum().item()
+            return x
+
+    private = small_run(Logs(), num_steps=3)
+    assert outcome(private) == "unseen"
+    assert not any("reads from a batch" in line for line in private.guarantee().assumptions)
+
+
+def test_noise_from_a_generator_of_the_loop_is_not_suspected() -> None:
+    generator, twin = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    private = small_run(nn.Linear(6, CLASSES), num_steps=3)
+    assert outcome(private, lambda private, x, y: plain_losses(private, noisy(x, generator), y)) == "unseen"
+    for _ in range(3):
+        noisy(examples()[0], twin)
+    assert torch.equal(generator.get_state(), twin.get_state()), "checks draw nothing from it"
+
+
+def noisy(x: Tensor, generator: torch.Generator) -> Tensor:
+    return x + 0.1 * torch.randn(x.shape, generator=generator)
 
 
 def test_ordinary_runs_are_not_suspected() -> None:

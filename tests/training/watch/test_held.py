@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,52 @@ def test_attributes_are_set_back() -> None:
     assert len(module.queue) == 1
     assert set(module.table) == {"a", "same"}
     assert (module.count, hasattr(module, "new")) == (3, False)
+
+
+class Recorder:
+    """A hook that is an object, or one of its methods."""
+
+    def __init__(self) -> None:
+        self.rows = [torch.zeros(2)]
+
+    def __call__(self, *_: Any) -> None:
+        """Do nothing."""
+
+    def method(self, *_: Any) -> None:
+        """Do nothing."""
+
+
+def test_tensors_are_found_wherever_pickle_finds_them() -> None:
+    module: Any = nn.Linear(2, 2)
+    module.register_forward_hook(Recorder())
+    module.register_full_backward_hook(Recorder().method)
+    module.weight.note = torch.zeros(3)
+    module.normal = torch.distributions.Normal(torch.zeros(2), 1.0)
+    module.partial = functools.partial(torch.add, torch.zeros(2), other=torch.zeros(2))
+    module.iterator = iter([torch.zeros(2)])
+    assert {name for name, _ in held_tensors([("", module)])} >= {
+        "_forward_hooks.0.rows.0",
+        "_backward_hooks.0.self.rows.0",
+        "weight.note",
+        "normal.loc",
+        "partial.args.0",
+        "partial.keywords.other",
+        "iterator.0",
+    }
+    assert next(module.iterator) is not None, "looking does not use it up"
+
+
+def test_objects_are_entered_unless_their_package_is_known() -> None:
+    """A package whose name begins as torch's does is another one."""
+    module: Any = nn.Linear(2, 2)
+    module.memory = type("Memory", (), {"__module__": "torch_geometric.data"})()
+    module.memory.rows = torch.zeros(2)
+    assert [name for name, _ in held_tensors([("", module)])] == ["memory.rows"]
+
+
+def test_bytes_and_numbers_of_numpy_are_values() -> None:
+    module: Any = nn.Linear(2, 2)
+    module.text, module.mean = bytearray(b"ab"), np.float32(0.5)
+    before = held_values([("", module)])
+    module.text[0], module.mean = 0, np.float32(0.6)
+    assert set(differing(before, held_values([("", module)]))) == {"text", "mean"}

@@ -33,6 +33,7 @@ class BatchSums:
 
     Attributes:
         engine: The gradient engine that is attached to the model.
+        has_reads: Whether a loop was seen to take numbers out of tensors, where checks do not follow them.
         looks_back: Whether what is being checked may have been the same in earlier batches, which were not checked.
     """
 
@@ -57,9 +58,11 @@ class BatchSums:
         self._model, self._plan, self._projection_key = model, plan, projection_key
         self.engine = GradientEngine(model, backend=_backend(model, compile), memory=memory_limit, replay=True)
         self._checked: set[Any] = set()  # signatures of batches that were compared with a plain loop
-        self._loss_kinds: set[tuple[str, ...]] = set()
+        self._loss_kinds: set[Any] = set()
+        # Whether batches have passed with fewer checks: what is found later may have been the same in them.
+        self._has_uncompared = self._has_unrehearsed = False
         self._rehearsal: Rehearsal | None = None
-        self.looks_back = False
+        self.looks_back = self.has_reads = False
         self._seed = 0  # of the checks of this batch
         self._held = BufferWatch(model)
         self._projected: ProjectedClipping | None = None
@@ -77,7 +80,7 @@ class BatchSums:
         """
         # The first batch is looked at most closely: nothing has been released yet.
         pairs = 1 if self._checked else _FIRST_PAIRS
-        self._rehearsal = None if key is None else Rehearsal(fetched, len(batch.indices), key, pairs)
+        self._rehearsal = None if key is None else Rehearsal(fetched, len(batch.indices), key, pairs, model=self._model)
         self._seed = 0 if key is None else int.from_bytes(key[8:14], "big")
         if isinstance(self._plan.contribution, Projected):
             self._held.start_held()
@@ -100,6 +103,7 @@ class BatchSums:
         self.engine.end()
         if self._rehearsal is not None:
             self._rehearsal.stop()
+            self.has_reads |= self._rehearsal.has_reads
         self._rehearsal = None
 
     def detach(self) -> None:
@@ -107,9 +111,14 @@ class BatchSums:
         self.engine.detach()
         self.engine.end()
 
-    def forget_projections(self) -> None:
-        """Draw new projections for the next batch, because the keys have changed."""
-        self._projected = None
+    def resume(self, steps_taken: int) -> None:
+        """Continue a run whose earlier steps were taken elsewhere, with checks that nobody here knows.
+
+        Args:
+            steps_taken: How many steps were taken.
+        """
+        self._has_uncompared = self._has_unrehearsed = steps_taken > 0
+        self._projected = None  # the keys of projections have changed
 
     def __call__(self, losses: Any, batch: PhysicalBatch, clipping: Clipping, *, step: int) -> ClippedSum:
         """Return the clipped sum of a batch.
@@ -175,7 +184,7 @@ class BatchSums:
         if self._rehearsal is not None:
             self._rehearsal.stop()
         self.engine.refuse_changed_buffers()
-        self._check(losses)
+        self._check(losses, step)
         rows = len(batch.real) // len(batch.weights)
         row_weights = None
         if rows > 1:
@@ -186,11 +195,16 @@ class BatchSums:
         weights = to_device(batch.weights, losses.device)
         return self.engine.clipped_sum(clipping, weights, num_summed=self._num_summed(step), rows=rows)
 
-    def _check(self, losses: Any) -> None:
-        """Check a batch of a new kind, and those whose time has come."""
+    def _check(self, losses: Any, step: int) -> None:
+        """Check a batch of a new kind, and those whose time has come.
+
+        A finding leaves the guarantee of earlier steps alone only if each of their batches passed the same check, in
+        full. A batch of the same kind may have been another one: its kind is the names of a few operations.
+        """
         signature, rehearsal = self.engine.signature(), self._rehearsal
-        is_new, is_first = signature not in self._checked or self._is_of_new_kind(losses), not self._checked
-        self.looks_back = not is_new
+        is_new, is_first = self._is_of_new_kind(losses), not self._checked
+        is_new = is_new or signature not in self._checked
+        self.looks_back = step > 0 and self._has_uncompared
         if is_new or rehearsal is not None:
             # All pairs are told apart in a new kind of batch, and a random half from the rest in others.
             check_batch(self.engine, losses, seed=self._seed, num_halves=0 if is_new else 1)
@@ -198,16 +212,19 @@ class BatchSums:
         if is_first:
             check_calls(self.engine, calls)
         self._checked.add(signature)
-        self.looks_back = not is_first
+        self.looks_back = step > 0 and self._has_unrehearsed
         if rehearsal is not None:
             rehearsal.refuse_mixed_losses(losses)
             with isolated(self._model), self.engine.suspended():
                 rehearsal.refuse_mixed_calls(list(self._model.named_modules()), calls)
         self.looks_back = False
+        self._has_uncompared |= not is_new
+        self._has_unrehearsed |= rehearsal is None
 
     def _is_of_new_kind(self, losses: Any) -> bool:
         """Return whether the losses are computed by other operations than before."""
-        kind = kind_of(losses) if isinstance(losses, Tensor) else ()
+        # A tape changes the names of some operations, so kinds are compared with those of the same sort only.
+        kind = (self._rehearsal is None, kind_of(losses) if isinstance(losses, Tensor) else ())
         if kind in self._loss_kinds:
             return False
         self._loss_kinds.add(kind)

@@ -57,9 +57,11 @@ from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import Users
 from hush.training.watch.check_steps import check_position, check_steps
 from hush.training.watch.held import StoredData
+from hush.training.watch.outside import OutsideWatch
 from hush.training.watch.weights import WeightWatch
 
 _FORMAT = "hush.training/4"
+_READ = "losses do not depend on numbers that the loop reads from a batch in Python, as item() does, to mix examples"
 _SET_LATER = "the weights that the model got between privatize and the first step come from public data"
 
 
@@ -167,7 +169,7 @@ class PrivateTraining:
             projection_key=lambda: self._key_for("projections"),
         )
         self._updater = Updater(model, optimizers)
-        self._weights = WeightWatch(model)
+        self._weights, self._outside = WeightWatch(model), OutsideWatch(model, optimizers)
         self._check_steps: frozenset[int] | None = None
         self._withdrawn: str | None = None  # why the run no longer has a guarantee
         self._has_served = self._is_closed = False
@@ -225,6 +227,8 @@ class PrivateTraining:
             else:  # a copy: the engine may reuse the memory for the next batch
                 self._totals[name] = value if batch.ends else value.clone()
         self._sums.end()
+        if self._sums.has_reads and _READ not in self._assumptions:
+            self._assumptions = (*self._assumptions, _READ)
         self._current, self._position = None, self._position + 1
         if batch.ends:
             self._update()
@@ -295,8 +299,11 @@ class PrivateTraining:
             self._withdrawn = f"withdrawn after {self.steps_taken} steps: {' '.join(str(error).split())}"
 
     def _outside_changes(self) -> str | None:
-        """Return in words that parameters have changed since the last private step; None if they have not."""
+        """Return in words what has changed since the last private step; None if nothing has."""
         changed = [] if self._is_closed else self._weights.changed()
+        # While the loop has a batch, what a forward pass stores is compared with the state before it.
+        if not changed and not self._is_closed and self._current is None:
+            changed = self._outside.changed()
         if not changed:
             return None
         return f"withdrawn: {changed[0]} was changed outside of a private step, which costs privacy without bound"
@@ -310,11 +317,13 @@ class PrivateTraining:
             # Weights may be set until the run begins, as they may be before privatize.
             self._assumptions = (*self._assumptions, _SET_LATER)
             self._weights.remember(contents=False)
+            self._outside.remember()
             return
         self._withdrawn = self._withdrawn or reason
         raise Unsupported(
-            f"a parameter that was changed outside of a private step, so the guarantee is {reason}",
-            "Take no ordinary steps, load states with private.load_state_dict, and change a copy of the model",
+            f"a model or an optimizer that was changed outside of a private step, so the guarantee is {reason}",
+            "Take no ordinary steps, load states with private.load_state_dict, change a copy of the model (also to "
+            "evaluate averaged weights), bound weights by projection=, and store nothing in hooks",
         )
 
     @property
@@ -412,15 +421,17 @@ class PrivateTraining:
             self.model.load_state_dict(state["model"])
         finally:
             self._weights.remember(contents=True)
+            self._outside.remember()
         for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
+        self._outside.remember_states()
         self.clipping = restored_clipping(self.plan.clipping, state["clip_norm"], state.get("thresholds"))
         self._assumptions = tuple(state["assumptions"])
         self._withdrawn = self._withdrawn or state.get("withdrawn")
         is_test = "test randomness" in self._assumptions
         self._keys = RunKeys(state["keys"]).resumed(self.steps_taken, renew=not is_test)
         self._stream = None
-        self._sums.forget_projections()
+        self._sums.resume(self.steps_taken)
         self._batches.forget()
         self._generation += 1  # ends loops that were started before
         torch.set_rng_state(state["random"][0].cpu())
@@ -490,13 +501,18 @@ class PrivateTraining:
             counts = noisy_counts(count_key, step, unclipped, count_noise, len(shares))
             self.clipping = clipping.moved([count / batch_size + 0.5 for count in counts], shares)
         grid = self._grid(step, clipping.clip_norm)
-        self._updater(key, step, totals, grid, plan.divisor(step), self._noise_stream())
+        try:
+            self._updater(key, step, totals, grid, plan.divisor(step), self._noise_stream())
+        except StoredData as error:
+            self._withdraw_for(error)
+            raise
         for param in self._params:
             param.grad = None  # another step of an optimizer would repeat the update
         if self._projection is not None:
             self._projection.project(self.model.parameters())
         # Contents are read where they will be compared.
         self._weights.remember(contents=self.steps_taken == plan.num_steps or self.steps_taken in self._steps_to_check)
+        self._outside.remember_states()
         if self._payment is not None and self.steps_taken == plan.num_steps:
             self._payment.settle(self.steps_taken)
 

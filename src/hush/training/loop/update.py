@@ -23,6 +23,7 @@ from hush.errors import Unsupported, check_positive
 from hush.training.noise.integer_gaussian import integer_gaussian
 from hush.training.noise.noise_grid import NoiseGrid
 from hush.training.noise.stream import NoiseStream
+from hush.training.watch.outside import has_hooks, step_with_hooks
 
 _UNFUSED_OPTIONS = ("maximize", "amsgrad", "capturable", "differentiable")
 
@@ -125,7 +126,7 @@ class Updater:
             if hasattr(optimizer, "noise_stddev"):
                 # For optimizers that correct for the noise, such as AdamBC.
                 optimizer.noise_stddev = grid.stddev * grid.spacing / divisor
-            optimizer.step()
+            step_with_hooks(optimizer)
 
     def _drawn(
         self, key: bytes, step: int, params: Mapping[str, Tensor], grid: NoiseGrid, stream: NoiseStream | None
@@ -305,7 +306,7 @@ def _can_fuse(optimizer: Optimizer) -> bool:
     replaced = optimizer.__dict__.get("step")
     if type(optimizer) not in (SGD, Adam, AdamW) or not (replaced is None or hasattr(replaced, "_wrapped_by_lr_sched")):
         return False
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+    if has_hooks(optimizer):
         return False
     groups = optimizer.param_groups
     return not any(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.training.watch.held import StoredData, held_tensors
+from hush.training.watch.held import OF_TORCH, StoredData, held_tensors
 from hush.training.watch.weights import content_sums
 
 _Version = tuple[Any, int, int]  # a tensor, torch's count of writes in place, and the address
@@ -87,7 +87,7 @@ class BufferWatch:
         for prefix, module in self._modules:
             start = f"{prefix}." if prefix else ""
             keys = {name[len(start) :].split(".")[0] for name in names if name.startswith(start)}
-            for key in keys & set(vars(module)):
+            for key in (keys & set(vars(module))) - OF_TORCH:  # a module needs its hooks
                 del module.__dict__[key]
 
     def _checksums(self) -> dict[str, Tensor]:

@@ -31,7 +31,9 @@ class Rehearsal:
     A context: what happens within is recorded.
     """
 
-    def __init__(self, batch: Any, size: int, key: bytes, num_pairs: int = 1) -> None:
+    def __init__(
+        self, batch: Any, size: int, key: bytes, num_pairs: int = 1, *, model: nn.Module | None = None
+    ) -> None:
         """Take a batch of the loader.
 
         Args:
@@ -39,13 +41,14 @@ class Rehearsal:
             size: How many examples it has.
             key: 32 bytes from which invented rows are drawn.
             num_pairs: How many pairs of invented batches to compare.
+            model: The model, whose own calls are run again.
         """
         self._num_pairs = num_pairs
         self._size, self._seed = size, int.from_bytes(key[:8], "big") % _MAX_SEED
         self._tensors = [leaf for leaf in tree_leaves(batch) if _has_rows(leaf, size)]
         # The loop may write to a batch that it gets.
         self._before = [tensor.clone() for tensor in self._tensors]
-        self._tape = Tape(self._tensors)
+        self._tape = Tape(self._tensors, model)
 
     def __enter__(self) -> Rehearsal:
         """Record from now on."""
@@ -59,6 +62,11 @@ class Rehearsal:
     def stop(self) -> None:
         """Record no more."""
         self._tape.stop()
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether the loop has taken numbers out of tensors that depend on the batch."""
+        return self._tape.has_reads
 
     def refuse_mixed_losses(self, losses: Tensor) -> None:
         """Refuse losses that depend on other examples, through the model or through the loop."""
@@ -164,7 +172,12 @@ def _compare(
             f"{', '.join(stored)}: the forward pass stores something about the data in these attributes",
             "They stay in the model, and get no noise. Use local variables",
         )
-    if moved and not any(_moved(a, b, rows.same) for a, b in zip(first[0], again[0], strict=True)):
+    if moved and any(_moved(a, b, rows.same) for a, b in zip(first[0], again[0], strict=True)):
+        raise Unsupported(
+            "the model: its outputs differ from run to run, so it cannot be checked what each depends on",
+            "Draw random numbers in the forward pass with torch, or with the global generators of NumPy and Python",
+        )
+    if moved:
         raise Unsupported(
             "the model: its output for one example depends on another example",
             "Does its forward mix rows, or decide something for the whole batch, as any() does?",
