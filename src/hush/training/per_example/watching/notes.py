@@ -17,7 +17,7 @@ from hush.training.per_example.taps import StaleLayout
 if TYPE_CHECKING:
     from hush.training.per_example.watching.mode import OperationMode
 
-Note = tuple[str, Any]
+Note = tuple[str, Any, str | None]  # what is known, what it is, and under which name it was given
 
 _PLAIN = (int, float, complex, str, type(None), type(...), torch.dtype, torch.device, torch.memory_format, torch.layout)
 _PARAMETERS = {
@@ -46,21 +46,30 @@ def positional(name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return tuple(values), rest
 
 
-def flat(args: Any, kwargs: Any) -> list[Any]:
+def flat(args: Any) -> list[Any]:
     """Return all arguments in order. Dynamo traces this: it is written in the open."""
     values: list[Any] = []
     for value in args:
         if isinstance(value, (tuple, list)):
             values.append(len(value))
-            values.extend(flat(value, None))
+            values.extend(flat(value))
         elif isinstance(value, slice):
-            values.extend(flat((value.start, value.stop, value.step), None))
+            values.extend(flat((value.start, value.stop, value.step)))
         else:
             values.append(value)
-    if kwargs:
-        values.extend(kwargs.keys())
-        values.extend(flat(tuple(kwargs.values()), None))
     return values
+
+
+def named(args: Any, kwargs: Any) -> tuple[list[str | None], list[Any]]:
+    """Return the names under which arguments were given, and the arguments."""
+    values = flat(args)
+    keys: list[str | None] = [None] * len(values)
+    if kwargs:
+        for key, value in kwargs.items():
+            more = flat((value,))
+            values.extend(more)
+            keys.extend([key] * len(more))
+    return keys, values
 
 
 def noted(mode: OperationMode, args: Any, kwargs: Any, *, derives: bool) -> tuple[Note, ...]:
@@ -73,10 +82,11 @@ def noted(mode: OperationMode, args: Any, kwargs: Any, *, derives: bool) -> tupl
         derives: Whether the result is a function of parameters alone, so that all arguments enter its recipe. Otherwise
             the operation is run on the arguments of each pass.
     """
-    return tuple(_note(mode, value, derives) for value in flat(args, kwargs))
+    keys, values = named(args, kwargs)
+    return tuple((*_note(mode, value, derives), key) for key, value in zip(keys, values, strict=True))
 
 
-def _note(mode: OperationMode, value: Any, derives: bool) -> Note:
+def _note(mode: OperationMode, value: Any, derives: bool) -> tuple[str, Any]:
     if isinstance(value, Tensor):
         name = mode.trained.get(id(value))
         number = mode.number_of(value)
@@ -98,10 +108,17 @@ def _note(mode: OperationMode, value: Any, derives: bool) -> Note:
 
 def compare(mode: OperationMode, notes: tuple[Note, ...], args: Any, kwargs: Any) -> None:
     """Raise `StaleLayout` if an operation is given something else; collect constants that may differ."""
-    values = flat(args, kwargs)
-    if len(values) != len(notes):
+    keys, values = named(args, kwargs)
+    # Dynamo shows functions as they were called. Otherwise torch adds defaults, and names what was given by position.
+    is_shorter = torch.compiler.is_compiling() and len(values) < len(notes)
+    if len(values) != len(notes) and not is_shorter:
         raise StaleLayout
-    for (kind, content), value in zip(notes, values, strict=True):
+    for kind, _, _ in notes[len(values) :]:
+        if kind not in ("plain", "any"):
+            raise StaleLayout
+    for (kind, content, known_key), key, value in zip(notes[: len(values)], keys, values, strict=True):
+        if key != known_key and not (key is None and torch.compiler.is_compiling()):
+            raise StaleLayout
         if kind == "any":
             if isinstance(value, Tensor):
                 raise StaleLayout
