@@ -71,7 +71,7 @@ class LinearFunction(Function):
         ctx.wanted = (tap_x is not None, tap_dense is not None, tap_bias is not None)
         y = F.linear(x, weight, bias)
         # Of three dimensions, torch returns a view, which nobody could change in place.
-        return y.clone() if y._is_view() and not torch.compiler.is_compiling() else y
+        return y if torch.compiler.is_compiling() or not y._is_view() else y.clone()
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
