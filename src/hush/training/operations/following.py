@@ -52,11 +52,13 @@ class Follower:
     Attributes:
         size: B.
         layout_of: Returns the layout of a tensor; None, if it does not depend on the batch.
+        is_decided_by_data: Whether values in tensors have decided where any result holds the examples.
     """
 
     def __init__(self, size: int, layout_of: LayoutOf) -> None:
         """Take the size of the batch, and what is known of tensors."""
         self.size, self.layout_of = size, layout_of
+        self.is_decided_by_data = False
 
     def results(self, func: Any, name: str, args: Any, kwargs: Any, batched: list[Tensor], out: Any) -> Any:
         """Return the layout of each result, in the structure of the results.
@@ -305,12 +307,14 @@ class Follower:
         """Return the layouts of results that are sorted, or added up, along the dimension of the batch."""
         if name == "sort" and x.dim() == 1:
             order = out[1]
+            self.is_decided_by_data = True
             owners = owners_of(layout, len(order), self.size, order.device)[order]
             return tree_map_only(Tensor, lambda _: Layout(0, 1, owners, layout.inputs), out)
         if name == "flip" or (name == "argsort" and x.dim() == 1):
             length = x.shape[layout.dim]
             order = torch.arange(length - 1, -1, -1) if name == "flip" else out
             owners = owners_of(layout, length, self.size, order.device)
+            self.is_decided_by_data = self.is_decided_by_data or name == "argsort"
             return regular(layout.dim, owners[order.to(owners.device)], self.size, layout.inputs)
         return None
 

@@ -99,6 +99,8 @@ def _taken(follower: Follower, parts: list[Any], x: Tensor, layout: Layout, out:
         return regular(before, owners, follower.size, layout.inputs) if len(owners) > 1 else None
     if not isinstance(part, Tensor):
         return None  # a single entry
+    if follower.layout_of(part) is not None or not _counts_up(part, length):
+        follower.is_decided_by_data = True
     if part.dtype is torch.bool:
         if part.dim() > 1 or len(arrays) > 1:
             return _masked(follower, parts, number, x, layout) if len(arrays) == 1 else None
@@ -109,6 +111,13 @@ def _taken(follower: Follower, parts: list[Any], x: Tensor, layout: Layout, out:
         return None
     owners = owners_of(layout, length, follower.size, _device(layout) if layout.owners is not None else part.device)
     return regular(_place(parts), owners[part], follower.size, layout.inputs)
+
+
+def _counts_up(part: Tensor, length: int) -> bool:
+    """Return whether an index is 0, 1, 2, ...: the only one that is taken to be the same in every pass."""
+    if part.dtype is torch.bool or part.numel() != length:
+        return False
+    return torch.equal(part.flatten(), torch.arange(length, dtype=part.dtype, device=part.device))
 
 
 def _masked(follower: Follower, parts: list[Any], number: int, x: Tensor, layout: Layout) -> Layout | None:

@@ -69,7 +69,9 @@ class LinearFunction(Function):
         ctx.layer = layer
         ctx.save_for_backward(x, weight)
         ctx.wanted = (tap_x is not None, tap_dense is not None, tap_bias is not None)
-        return F.linear(x, weight, bias)
+        y = F.linear(x, weight, bias)
+        # Of three dimensions, torch returns a view, which nobody could change in place.
+        return y if torch.compiler.is_compiling() or not y._is_view() else y.clone()
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:

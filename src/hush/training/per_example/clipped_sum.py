@@ -228,7 +228,7 @@ def _pieces(param: ParameterUses, values: list[Tensor]) -> list[Piece]:
             assert rows is not None
             part = merged(uses).materialize()
             padded = part.new_zeros(len(part), *param.shape)
-            padded[:, rows[0] : rows[1]] = part
+            padded[:, rows[0] : rows[1]] = part.reshape(len(part), rows[1] - rows[0], *param.shape[1:])
             all_rows.append(DenseGradient(padded))
         by_rows = {None: all_rows}
     return [(merged(uses), rows) for rows, uses in by_rows.items()]

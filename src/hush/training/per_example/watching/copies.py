@@ -75,9 +75,9 @@ def _layout_of_item(mode: OperationMode, target: Tensor, index: Any) -> Layout |
     if layout is None or not layout.is_known or layout.dim == ANYWHERE:
         return layout if layout is not None and layout.is_known else None
     item = target.detach()[index]
-    found = Follower(mode.size, mode.layout).results(
-        torch.Tensor.__getitem__, "getitem", (target, index), {}, [target], item
-    )
+    follower = Follower(mode.size, mode.layout)
+    found = follower.results(torch.Tensor.__getitem__, "getitem", (target, index), {}, [target], item)
+    mode.plan.is_static = mode.plan.is_static and not follower.is_decided_by_data
     return found if isinstance(found, Layout) and found.is_known else None
 
 

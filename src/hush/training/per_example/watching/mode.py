@@ -33,6 +33,7 @@ from hush.training.per_example.taps import StaleLayout
 from hush.training.per_example.watching.arguments import tensors_in
 from hush.training.per_example.watching.led_back import LedBack
 from hush.training.per_example.watching.modules import fits, tag_outputs
+from hush.training.per_example.watching.notes import compare, noted, positional
 from hush.training.per_example.watching.plan import Plan, Refusal, Restart
 from hush.training.per_example.watching.sources import derive, expanded
 
@@ -51,6 +52,8 @@ class OperationMode(TorchFunctionMode):
         plan: The decisions that are made, or followed.
         is_replaying: Whether they are followed.
         paused: Whether a module's rule is at work, which puts its own taps.
+        derived: Functions of parameters alone, in the order in which this pass computed them.
+        constants: Copies of the tensors that entered into them, in a pass that follows a plan.
     """
 
     def __init__(self, engine: GradientEngine, trained: dict[int, str]) -> None:
@@ -62,7 +65,10 @@ class OperationMode(TorchFunctionMode):
         self.is_replaying = self.paused = self.active = False
         self._next = 0
         self._token: object = None
-        self._derived: list[Tensor] = []
+        self.derived: list[Tensor] = []
+        self.constants: list[Tensor] = []
+        self._copies: dict[int, Tensor] = {}
+        self._written_through: dict[int, Tensor] = {}
         self._counts: Counter[Any] = Counter()
         self._follower = Follower(0, self.layout)
         self.expanded_layout = Layout(0)
@@ -76,6 +82,7 @@ class OperationMode(TorchFunctionMode):
         plan.begin()
         self.size, self.plan, self.is_replaying, self.paused = size, plan, False, False
         self._token, self._counts = object(), Counter()
+        self.derived, self._copies, self._written_through = [], {}, {}
         self._follower = Follower(size, self.layout)
         tagged = self._tag_inputs(inputs)
         self.active = True
@@ -92,6 +99,7 @@ class OperationMode(TorchFunctionMode):
             raise refusal.reason from None
         finally:
             self.active = False
+            self.derived, self._copies, self._written_through = [], {}, {}
             for value in tagged:
                 value.__dict__.pop(_TAG, None)
 
@@ -99,16 +107,17 @@ class OperationMode(TorchFunctionMode):
     def replaying(self, size: int, plan: Plan) -> Iterator[None]:
         """Follow the decisions of an earlier pass."""
         self.size, self.plan, self.is_replaying, self.paused = size, plan, True, False
-        self._next, self._derived = 0, []
+        self._next, self.derived, self.constants = 0, [], []
         self.active = True
         try:
             with self:
                 yield
             if self._next != len(plan.decisions):
                 raise StaleLayout
+            plan.refresh(self.constants)
         finally:
             self.active = False
-            self._derived = []
+            self.derived, self.constants = [], []
 
     def _tag_inputs(self, inputs: Any) -> list[Tensor]:
         """Say of the model's inputs which of them have a row for each example."""
@@ -178,7 +187,7 @@ class OperationMode(TorchFunctionMode):
         if self.is_replaying:
             if isinstance(value, nn.Parameter) and value.requires_grad:
                 return True
-            return any(value is derived for derived in self._derived)
+            return any(value is derived for derived in self.derived)
         return (id(value) in self.trained and value.requires_grad) or self.recipe(value) is not None
 
     # Decisions
@@ -232,15 +241,16 @@ class OperationMode(TorchFunctionMode):
         name = None if torch.compiler.is_compiling() else name_of(func)
         if name in QUESTIONS or not self._has_source(args, kwargs):
             return func(*args, **kwargs)
-        kind, known_name, copied = self.decide(_nothing)
+        kind, known_name, copied, notes = self.decide(_nothing)
         if name is not None and name != known_name:
             raise StaleLayout
+        args, kwargs = positional(known_name, args, kwargs)
+        compare(self, notes, args, kwargs)
         if kind == "meet":
             return self._met(func, known_name, args, kwargs, copied)
         result = func(*args, **kwargs)
         if kind == "derive":
-            # An item of a constant may have been written.
-            self._derived.extend(tensors_in((args[0] if known_name == "setitem" else result,), {}))
+            self._remember_derived(known_name, args, result)
         return result
 
     def _has_source(self, args: Any, kwargs: Any) -> bool:
@@ -248,7 +258,7 @@ class OperationMode(TorchFunctionMode):
 
         Dynamo traces this for every operation of a model, so it is written for it: in the open, and without generators.
         """
-        derived = self._derived
+        derived = self.derived
         for value in args:
             if isinstance(value, nn.Parameter):
                 if value.requires_grad:
@@ -265,12 +275,13 @@ class OperationMode(TorchFunctionMode):
         name = name_of(func)
         if name in QUESTIONS or name.startswith("set_"):
             return func(*args, **kwargs)
+        args, kwargs = positional(name, args, kwargs)
         tensors = tensors_in(args, kwargs)
         batched = [value for value in tensors if self.layout(value) is not None]
         has_source = any(self.is_source(value) for value in tensors)
         if name in ("detach", "data") and has_source:
             self.plan.has_operations = True
-            self.decide(lambda: ("constant", name, None))
+            self.decide(lambda: ("constant", name, None, noted(self, args, kwargs, derives=False)))
         if name in ("detach", "data") or not has_source:
             result = func(*args, **kwargs)
             if batched:
@@ -282,6 +293,8 @@ class OperationMode(TorchFunctionMode):
         self, func: Any, name: str, args: Any, kwargs: Any, tensors: list[Tensor], batched: list[Tensor]
     ) -> Any:
         self.plan.has_operations = True
+        self._refuse_writes_through_views(name, args, tensors)
+        original = args, kwargs
         if name in UNSEEN_BY_DYNAMO:
             self.plan.is_compilable = False
         if name in ("to", "type_as") and batched and self.is_source(args[0]):
@@ -298,13 +311,17 @@ class OperationMode(TorchFunctionMode):
         key = self._key(name, tensors)
         promoted = self.plan.promoted.get(key)
         if not batched and promoted is None:
-            self.decide(lambda: ("derive", name, None))
-            return derive(self, func, name, args, kwargs, key)
+            self._copies = {}
+            self.decide(lambda: ("derive", name, None, noted(self, *original, derives=True)))
+            self._note_write(func, name, args)
+            result = derive(self, func, name, args, kwargs, key)
+            self._remember_derived(name, args, result)
+            return result
         if promoted is not None and promoted[0] == "constant":
             self.tag(tensors[promoted[1]], promoted[2])
             batched = [tensors[promoted[1]], *batched]
         copied = promoted[1] if promoted is not None and promoted[0] == "copies" else None
-        self.decide(lambda: ("meet", name, copied))
+        self.decide(lambda: ("meet", name, copied, noted(self, *original, derives=False)))
         result = self._met(func, name, args, kwargs, copied)
         if copied is not None:
             self.tag(result, self.expanded_layout)
@@ -346,6 +363,7 @@ class OperationMode(TorchFunctionMode):
         if not parts:
             return None
         layouts = self._layouts_of(func, name, args, kwargs, batched, result)
+        self.plan.is_static = self.plan.is_static and not self._follower.is_decided_by_data
         lost = [layout for layout in _layouts(layouts) if isinstance(layout, Layout) and not layout.is_known]
         if lost and all(known.is_known for value in batched if (known := self.layout(value)) is not None):
             self._lost_by = name
@@ -393,7 +411,42 @@ class OperationMode(TorchFunctionMode):
     def stored(self, value: Any) -> Any:
         """Return an argument as it is noted: with a recipe instead of its result."""
         recipe = self.recipe(value)
-        return value if recipe is None else recipe
+        return self._copies.get(id(value), value) if recipe is None else recipe
+
+    def keep_constant(self, value: Tensor) -> None:
+        """Keep a copy of a tensor that enters into a recipe, for later passes to bring up to date."""
+        self._copies[id(value)] = copy = value.detach().clone()
+        self.plan.constants.append(copy)
+
+    def number_of(self, value: Tensor) -> int | None:
+        """Return which function of parameters alone a tensor is."""
+        return next((number for number, other in enumerate(self.derived) if other is value), None)
+
+    def _remember_derived(self, name: str, args: Any, result: Any) -> None:
+        if name == "setitem":  # an item of a constant may have been written
+            self.derived.append(args[0])
+            return
+        for part in tensors_in((result,), {}):
+            if part.is_floating_point() and part.requires_grad:
+                self.derived.append(part)
+
+    def _note_write(self, func: Any, name: str, args: Any) -> None:
+        """Note which functions of parameters change with a tensor that is written in place, as they share memory."""
+        if not writes_in_place(func):
+            return
+        memory = args[0].untyped_storage().data_ptr()
+        for other in self.derived:
+            if other is not args[0] and other.untyped_storage().data_ptr() == memory:
+                self._written_through[id(other)] = args[0]
+
+    def _refuse_writes_through_views(self, name: str, args: Any, tensors: list[Tensor]) -> None:
+        if name == "setitem" and self._written_through.get(id(args[0])) is args[2]:
+            del self._written_through[id(args[0])]  # Python ends ``x[i] += y`` so
+        if any(id(value) in self._written_through for value in tensors):
+            raise Unsupported(
+                f"{self.named(tensors, {})}: a function of parameters was written in place through a view",
+                "Write a new tensor, as by torch.where or torch.cat",
+            )
 
     # Taps
 

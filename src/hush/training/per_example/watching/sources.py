@@ -26,8 +26,9 @@ _EXPANDING = ("expand", "expand_as", "broadcast_to", "repeat", "tile", "repeat_i
 def derive(mode: OperationMode, func: Any, name: str, args: Any, kwargs: Any, key: Any) -> Any:
     """Run an operation on parameters and constants, and write down its recipe."""
     if name in RANDOM and "dropout" in name:
-        return _dropped(mode, func, args, kwargs)
-    if name in RANDOM:
+        if _is_training(args, kwargs):
+            return _dropped(mode, func, args, kwargs)
+    elif name in RANDOM:
         raise Unsupported(f"{mode.named(args, kwargs)}: a random function of parameters ({name})")
     stored = tree_map(mode.stored, (args, kwargs), is_leaf=is_recipe)
     if name == "setitem":
@@ -39,7 +40,7 @@ def derive(mode: OperationMode, func: Any, name: str, args: Any, kwargs: Any, ke
         return None
     pure = func
     if writes_in_place(func):
-        pure = getattr(torch.Tensor, name)
+        pure = _on_a_copy(func)
         if not isinstance(stored[0][0], Recipe):
             stored = ((args[0].detach().clone(), *stored[0][1:]), stored[1])
     result = func(*args, **kwargs)
@@ -54,13 +55,15 @@ def derive(mode: OperationMode, func: Any, name: str, args: Any, kwargs: Any, ke
 
 def _dropped(mode: OperationMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Drop some entries of a function of parameters, for all examples alike: it is multiplied with a mask."""
-    mask = func(torch.ones_like(args[0]), *args[1:], **kwargs)
-    if bool((mask == 1).all()):
-        mask = torch.ones((), dtype=mask.dtype, device=mask.device)  # out of training
-    else:
-        mode.plan.is_static = False
+    mask = func(torch.ones_like(args[0].detach()), *args[1:], **kwargs)
+    mode.plan.is_static = False
     mode.plan.decisions.pop()
     return mode.call(torch.mul, args[0], mask)
+
+
+def _is_training(args: Any, kwargs: Any) -> bool:
+    """Return whether dropout drops anything."""
+    return bool(args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", True)))
 
 
 def promote(mode: OperationMode, source: Tensor, dim: int, length: int, layout: Layout) -> None:
@@ -125,6 +128,15 @@ def expanded(mode: OperationMode, func: Any, name: str, args: Any, kwargs: Any, 
     times = [new // old for new, old in zip(shape, copies.shape, strict=True)]
     result: Tensor = copies.repeat(times) if name in ("repeat", "tile", "repeat_interleave") else copies.expand(shape)
     return result
+
+
+def _on_a_copy(func: Any) -> Any:
+    def pure(target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        copy = target.clone()
+        func(copy, *args, **kwargs)
+        return copy
+
+    return pure
 
 
 def _with_item(target: Tensor, index: Any, value: Any) -> Tensor:
