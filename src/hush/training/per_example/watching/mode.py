@@ -245,7 +245,7 @@ class OperationMode(TorchFunctionMode):
         if name is not None and name != known_name:
             raise StaleLayout
         args, kwargs = positional(known_name, args, kwargs)
-        compare(self, notes, args, kwargs)
+        compare(self, notes, args, kwargs, derives=kind == "derive")
         if kind == "meet":
             return self._met(func, known_name, args, kwargs, copied)
         result = func(*args, **kwargs)

@@ -83,7 +83,11 @@ def noted(mode: OperationMode, args: Any, kwargs: Any, *, derives: bool) -> tupl
             the operation is run on the arguments of each pass.
     """
     keys, values = named(args, kwargs)
-    return tuple((*_note(mode, value, derives), key) for key, value in zip(keys, values, strict=True))
+    return tuple(
+        (*_note(mode, value, derives), key)
+        for key, value in zip(keys, values, strict=True)
+        if derives or isinstance(value, Tensor)
+    )
 
 
 def _note(mode: OperationMode, value: Any, derives: bool) -> tuple[str, Any]:
@@ -106,18 +110,24 @@ def _note(mode: OperationMode, value: Any, derives: bool) -> tuple[str, Any]:
     return "plain", value
 
 
-def compare(mode: OperationMode, notes: tuple[Note, ...], args: Any, kwargs: Any) -> None:
+def compare(mode: OperationMode, notes: tuple[Note, ...], args: Any, kwargs: Any, *, derives: bool) -> None:
     """Raise `StaleLayout` if an operation is given something else; collect constants that may differ."""
+    is_compiling = torch.compiler.is_compiling()
     keys, values = named(args, kwargs)
-    # Dynamo shows functions as they were called. Otherwise torch adds defaults, and names what was given by position.
-    is_shorter = torch.compiler.is_compiling() and len(values) < len(notes)
-    if len(values) != len(notes) and not is_shorter:
-        raise StaleLayout
-    for kind, _, _ in notes[len(values) :]:
-        if kind not in ("plain", "any"):
+    place = 0
+    for key, value in zip(keys, values, strict=True):
+        if not derives and not isinstance(value, Tensor):
+            continue
+        # Dynamo shows functions as they were called. Otherwise torch adds defaults, and names what was by position.
+        while is_compiling and key is not None and place < len(notes) and notes[place][2] not in (None, key):
+            if notes[place][0] != "plain":
+                raise StaleLayout
+            place += 1
+        if place >= len(notes):
             raise StaleLayout
-    for (kind, content, known_key), key, value in zip(notes[: len(values)], keys, values, strict=True):
-        if key != known_key and not (key is None and torch.compiler.is_compiling()):
+        kind, content, known_key = notes[place]
+        place += 1
+        if key != known_key and kind not in ("batch", "any") and not (key is None and is_compiling):
             raise StaleLayout
         if kind == "any":
             if isinstance(value, Tensor):
@@ -137,3 +147,6 @@ def compare(mode: OperationMode, notes: tuple[Note, ...], args: Any, kwargs: Any
             raise StaleLayout
         elif kind == "constant":
             mode.constants.append(value.detach().clone())
+    for kind, _, _ in notes[place:]:
+        if kind not in ("plain", "any") or not is_compiling:
+            raise StaleLayout
