@@ -106,11 +106,12 @@ def test_names_of_groups_are_asked_for_before_anything_is_spent(tmp_path: Path) 
         inspected(path, groups=("city",))
     command = ["train", "t.csv", "--group", "city", "--ignore", "city"]
     assert caught.value.corrected(command) == ["train", "t.csv", "--group", "city", "--category", "city=A,B"]
-    for undeclared in (Category(), Ignore(), HashedText()):
+    for undeclared in (Ignore(), HashedText()):
         with pytest.raises(OpenQuestions, match="--category city=A,B"):
             inspected(path, groups=("city",), schema=Schema(columns={"city": undeclared}))
-    declared = Schema(columns={"city": Category(values=("Rome", "Oslo"))})
-    assert inspected(path, groups=("city",), schema=declared).schema.columns["city"] == declared.columns["city"]
+    for category in (Category(values=("Rome", "Oslo")), Category()):  # declared, or learned privately
+        declared = Schema(columns={"city": category})
+        assert inspected(path, groups=("city",), schema=declared).schema.columns["city"] == category
 
 
 def test_groups_need_classes(tmp_path: Path) -> None:

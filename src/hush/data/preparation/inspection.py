@@ -233,14 +233,16 @@ class _Inspection:
             self.questions.append(Question(text=text, add=("--unit" if is_unit else "--ignore", name)))
 
     def _ask_about_groups(self) -> None:
-        """Ask for the values of groups: a name that is shown as it is in the data may belong to a single person."""
+        """Ask for the values of groups: a name that is shown as it is in the data may belong to a single person.
+
+        A category without values is an answer, too: its values are learned privately.
+        """
         for name in dict.fromkeys(self.groups):
-            column = self.declared.columns.get(name)
-            is_declared = isinstance(column, Category) and column.values is not None
-            if name in self.data.columns and not is_declared and self._task() in (None, CLASSIFICATION):
+            is_open = name in self.data.columns and not isinstance(self.declared.columns.get(name), Category)
+            if is_open and self._task() in (None, CLASSIFICATION):
                 text = (
-                    f"--group {name} shows the names of groups, which have to be declared, as a rare one may be that "
-                    f"of a single person. Name them in place of A,B: --category {name}=A,B"
+                    f"--group {name} shows the names of groups, and a rare one may be that of a single person. Name "
+                    f"them in place of A,B: --category {name}=A,B. Or learn them privately: --category {name}"
                 )
                 self.questions.append(Question(text=text, add=("--category", f"{name}=A,B")))
 
